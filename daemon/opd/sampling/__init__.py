@@ -1,0 +1,1 @@
+"""Opens the native sampler, takes windows, knows what they carry."""

@@ -1,0 +1,102 @@
+"""What the sampler hands to the worker: runs, images and windows.
+
+Packed columns are little-endian arrays in ``bytes``; Python passes them on
+without looking inside. All three are encoded with msgpack between processes.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+ImageKind = Literal["file", "kernel", "module", "bpf", "vdso", "vsyscall", "anon", "unknown"]
+
+STACK_TRUNCATED = 1
+STACK_HAS_KERNEL = 2
+STACK_HAS_USER = 4
+
+MODE_USER = 0
+MODE_KERNEL = 1
+
+
+class EventInfo(msgspec.Struct, frozen=True):
+    """One event of a run: ``name`` as asked, ``source`` what really runs."""
+
+    name: str
+    source: str
+    unit: Literal["ns", "count"]
+    hz: int | None = None
+    period: int | None = None
+
+
+class RunInfo(msgspec.Struct, frozen=True):
+    """One daemon start, or one imported file."""
+
+    run: str
+    boot: str
+    kind: Literal["live", "import"]
+    session: str
+    origin: str
+    kernel_release: str
+    kernel_build_id: str
+    host: str
+    cpus: int
+    started_ns: int
+    events: list[EventInfo]
+
+
+class ImageInfo(msgspec.Struct, frozen=True):
+    """One image of a run. ``uid`` is never reused within the run.
+
+    ``start`` and ``end`` are the runtime addresses of kernel, module and bpf
+    images, else 0. ``symbol`` names a bpf program.
+    """
+
+    uid: int
+    kind: ImageKind
+    path: str
+    deleted: bool = False
+    build_id: str = ""
+    dev_major: int = 0
+    dev_minor: int = 0
+    inode: int = 0
+    inode_generation: int = 0
+    symbol: str = ""
+    start: int = 0
+    end: int = 0
+
+
+class Window(msgspec.Struct):
+    """The hits of one stretch of time, as packed columns.
+
+    ``row_*``: u32 sample file, u32 stack, u64 hits, u64 weight. ``sfile_*``:
+    u16 event, u8 mode, i32 tgid, i32 tid and i32 cpu (-1: not separated), u32
+    image uid of the leaf, 16 bytes comm. ``stack_start`` has ``stacks + 1``
+    u32 indices into ``frame_image`` (u32 uid) and ``frame_address`` (u64),
+    leaf first. A file's address is the offset in the file. Times are
+    CLOCK_REALTIME ns.
+    """
+
+    sequence: int
+    start_ns: int
+    end_ns: int
+    rows: int
+    row_sfile: bytes
+    row_stack: bytes
+    row_hits: bytes
+    row_weight: bytes
+    sfiles: int
+    sfile_event: bytes
+    sfile_mode: bytes
+    sfile_tgid: bytes
+    sfile_tid: bytes
+    sfile_cpu: bytes
+    sfile_image: bytes
+    sfile_comm: bytes
+    stacks: int
+    stack_start: bytes
+    stack_flags: bytes
+    frame_image: bytes
+    frame_address: bytes
+    quality: dict[str, int]

@@ -1,0 +1,1 @@
+#include "opd/profile_hash.h"
