@@ -25,4 +25,17 @@ int opd_identity_of_stack(uint8_t flags, const uint32_t *images, const uint64_t 
                           size_t frames, const struct opd_identity *image_identities,
                           size_t image_count, struct opd_identity *identity);
 
+// Of many stacks: stack i has the frames starts[i] to starts[i + 1] - 1 of the
+// two frame arrays, `frames` long; `starts` has stacks + 1 items. 0, or
+// -EINVAL (then `identities` is half written) for starts that fall or pass
+// `frames`, or an index past `image_count`.
+int opd_identity_of_stacks(const uint8_t *flags, const uint32_t *starts, size_t stacks,
+                           const uint32_t *images, const uint64_t *addresses, size_t frames,
+                           const struct opd_identity *image_identities, size_t image_count,
+                           struct opd_identity *identities);
+
+// The hash itself, under any key: for the published test vectors.
+void opd_siphash128(const uint8_t key[16], const void *bytes, size_t length,
+                    uint8_t result[16]);
+
 #endif

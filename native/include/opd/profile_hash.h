@@ -35,8 +35,11 @@ void opd_profile_hash_destroy(struct opd_profile_hash *hash);
 
 // Counts one hit of `weight`. The sample-file key carries the event. A slot
 // that would overflow, or the victim of a full bucket, is carried to the
-// overflow table. Returns 0, or -ENOSPC when the overflow table is at its
-// limit and the hit (not any earlier one) was dropped and counted.
+// overflow table; a weight beyond 40 bits goes there straight. Returns 0, or
+// -ENOSPC when the overflow table is at its limit (or could not grow) and the
+// hit (not any earlier one) was dropped and counted.
+// Exact: over all keys, hits offered = hits taken + dropped; so are weights
+// (modulo 2^64 for each key).
 int opd_profile_hash_add(struct opd_profile_hash *hash, uint32_t sfile, uint32_t stack,
                          uint64_t weight);
 
@@ -58,19 +61,41 @@ struct opd_profile_hash_stats {
 void opd_profile_hash_stats(const struct opd_profile_hash *hash,
                             struct opd_profile_hash_stats *stats);
 
+// Every call on a table, stats included, belongs to the thread that owns it:
+// the adder for the active one, the reader for a finished one.
+
 // A pair, one per drain thread. The adder works on the active one; a reader
 // asks for the swap and waits; the adder performs it between two samples (or
 // while idle) by calling opd_hash_pair_poll(). No lock is on the add path:
-// one relaxed load per poll.
+// one relaxed load per poll. An adder that sleeps must be woken by the reader
+// by other means: request with timeout 0, wake, request again with a timeout;
+// the same way several pairs are asked at once and then collected.
+//
+// Companion tables (whatever is filled along with the hash, e.g. interners)
+// change hands with it when the adder swaps them before the poll that
+// publishes, since the reader may run as soon as that is under way:
+//     if (opd_hash_pair_asked(pair)) {
+//         companion ^= 1;             // from here on fill the other one
+//         opd_hash_pair_poll(pair);   // returns 1: nobody takes a request back
+//         hash = opd_hash_pair_active(pair);
+//     }
+// All that the adder wrote before the poll is visible to the reader after the
+// request; all that the reader wrote to the tables that it gives back is
+// visible to the adder after asked() or poll() returned 1. Swapping companions
+// after a poll that returned 1 is a race.
 struct opd_hash_pair;
+// NULL with errno set (EINVAL, ENOMEM). Nobody may use it when it is destroyed.
 struct opd_hash_pair *opd_hash_pair_create(uint32_t buckets, uint32_t limit);
 void opd_hash_pair_destroy(struct opd_hash_pair *pair);
 // Adder side.
 struct opd_profile_hash *opd_hash_pair_active(struct opd_hash_pair *pair);
-int opd_hash_pair_poll(struct opd_hash_pair *pair);  // 1 when it swapped
-// Reader side: asks, waits until the adder swapped (timeout in ms; -ETIMEDOUT
-// leaves the request standing, a later call picks it up), then owns the
-// inactive table until the next request. -EBUSY when another reader waits.
+int opd_hash_pair_asked(struct opd_hash_pair *pair);  // 1 when the next poll will swap
+int opd_hash_pair_poll(struct opd_hash_pair *pair);   // 1 when it swapped
+// Reader side: asks, waits until the adder swapped (timeout in ms, 0 = look
+// once, < 0 = for ever; -ETIMEDOUT leaves the request standing, a later call
+// picks it up), then owns the inactive table until the next request: that
+// gives it back, with what it did not take still counted in it. -EBUSY when
+// another reader waits.
 int opd_hash_pair_request(struct opd_hash_pair *pair, int timeout_ms,
                           struct opd_profile_hash **finished);
 

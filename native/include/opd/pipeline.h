@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a record to a counted hit. Records are fed in time order, live or from
+// a file, by one thread: address spaces and images follow the side-band
+// records, a sample becomes (sample file, stack) and is counted in the
+// profile hash. At a window's end the tables are swapped and handed on as
+// packed columns.
+#ifndef OPD_PIPELINE_H
+#define OPD_PIPELINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "opd/aspace.h"
+#include "opd/image.h"
+#include "opd/profile_hash.h"
+#include "opd/record.h"
+
+#define OPD_EVENTS_MAX 1024u
+
+struct opd_pipeline_event {
+    uint64_t period;  // weight of a sample whose record has no period
+    bool precise;     // asked to be precise: inexact addresses are counted
+};
+
+struct opd_pipeline_options {
+    const char *proc_root;  // NULL: a file is replayed, nothing is looked up
+    bool callchain;         // keep call chains, else the leaf alone
+    bool keep_idle;         // idle samples are hits like any other
+    bool separate_thread, separate_cpu;
+    uint32_t stack_depth;   // the kernel's limit: a chain this long was cut
+    uint32_t hash_buckets, hash_limit;
+    uint32_t stack_limit;   // distinct stacks of a window
+    size_t stack_bytes;
+    uint32_t sfile_limit;
+    uint32_t image_limit;
+    struct opd_spaces_limits spaces;
+};
+
+struct opd_pipeline;
+
+// Fills in the limits that suit a daemon.
+void opd_pipeline_defaults(struct opd_pipeline_options *options);
+struct opd_pipeline *opd_pipeline_create(const struct opd_pipeline_options *options);
+void opd_pipeline_destroy(struct opd_pipeline *pipeline);
+
+// Events are numbered in the order added. -ENOSPC past OPD_EVENTS_MAX.
+int opd_pipeline_add_event(struct opd_pipeline *pipeline, const struct opd_pipeline_event *event);
+// Kernel address ranges [start, end) in which the idle task does nothing.
+int opd_pipeline_set_idle(struct opd_pipeline *pipeline, const uint64_t *starts,
+                          const uint64_t *ends, size_t count);
+int opd_pipeline_add_module(struct opd_pipeline *pipeline, const char *name, uint64_t start,
+                            uint64_t end);
+// A file's build-id known beside the records (perf.data's table): images of
+// this path get it. "[kernel]" and "[vdso]" too.
+int opd_pipeline_add_build_id(struct opd_pipeline *pipeline, const char *path,
+                              const uint8_t *build_id, size_t size);
+// Address of the kernel's _text in the recording, 0 when no record told.
+uint64_t opd_pipeline_kernel_text(const struct opd_pipeline *pipeline);
+
+// One record of event number `event` (any of the events for side-band ones).
+void opd_pipeline_feed(struct opd_pipeline *pipeline, unsigned event,
+                       const struct opd_record *record);
+// Reads the processes that are there now (live only).
+int opd_pipeline_snapshot(struct opd_pipeline *pipeline, void (*pause)(void *context),
+                          void *context);
+
+struct opd_window_counts {
+    uint64_t samples;         // that became hits
+    uint64_t idle;            // idle samples, apart
+    uint64_t hash_full;       // lost: some table was at its limit
+    uint64_t no_mapping;      // degraded: leaf in no known mapping
+    uint64_t stack_truncated; // degraded: cut at the depth limit, or no room
+    uint64_t unwind_failed;   // degraded: user leaf without any caller
+    uint64_t inexact_ip;      // degraded: precise asked, address not exact
+    uint64_t bad_records;     // could not be parsed (counted by the feeder)
+    uint64_t first_time, last_time;  // of samples, event clock; 0 none
+};
+
+// Columns of one finished window; see opd.sampling.window for their meaning.
+struct opd_window {
+    uint32_t rows, sfiles, stacks, frames;
+    uint32_t *row_sfile, *row_stack;
+    uint64_t *row_hits, *row_weight;
+    uint16_t *sfile_event;
+    uint8_t *sfile_mode;
+    int32_t *sfile_tgid, *sfile_tid, *sfile_cpu;
+    uint32_t *sfile_image;
+    char *sfile_comm;
+    uint32_t *stack_start;
+    uint8_t *stack_flags;
+    uint32_t *frame_image;
+    uint64_t *frame_address;
+    struct opd_window_counts counts;
+};
+
+// Feeder's side: swaps the tables if somebody asked. Call between records.
+void opd_pipeline_poll(struct opd_pipeline *pipeline);
+// Reader's side: asks for the swap, waits for it at most `timeout_ms`, packs
+// the finished tables. -ETIMEDOUT leaves the request standing. With the
+// feeder's own thread use opd_pipeline_take_here().
+int opd_pipeline_take(struct opd_pipeline *pipeline, int timeout_ms, struct opd_window **window);
+int opd_pipeline_take_here(struct opd_pipeline *pipeline, struct opd_window **window);
+void opd_window_free(struct opd_window *window);
+
+// The image table, guarded: any thread may take fresh images.
+size_t opd_pipeline_images(struct opd_pipeline *pipeline, struct opd_image *out, size_t room);
+
+struct opd_pipeline_stats {
+    struct opd_images_stats images;
+    struct opd_spaces_stats spaces;
+    struct opd_profile_hash_stats hash;
+    uint64_t memo_hits, memo_misses, snapshots, snapshot_failures;
+};
+// Feeder's thread only.
+void opd_pipeline_stats(const struct opd_pipeline *pipeline, struct opd_pipeline_stats *stats);
+
+// The weights of event `event` are multiplied by `ratio` (enabled / running
+// time of a multiplexed counter) when a window is packed.
+void opd_window_scale(struct opd_window *window, unsigned event, double ratio);
+
+#endif

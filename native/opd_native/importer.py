@@ -1,0 +1,71 @@
+"""Feeds a recording through the pipeline: no Python per record."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from opd_native._core import ffi, lib
+from opd_native.errors import check
+from opd_native.pipeline import NativeImage, NativeWindow, take_images, unpack_window
+
+FOREVER = 2**64 - 1
+
+
+class Importer:
+    """A pipeline over an open recording (``opd_native.perfdata.PerfDataFile``)."""
+
+    def __init__(
+        self, data: Any, *, separate_thread: bool = False, separate_cpu: bool = False
+    ) -> None:
+        options = ffi.new("struct opd_pipeline_options *")
+        lib.opd_pipeline_defaults(options)
+        options.proc_root = ffi.NULL
+        options.keep_idle = True
+        options.separate_thread = separate_thread
+        options.separate_cpu = separate_cpu
+        self._data = data  # the C side points into it
+        self._pipeline = lib.opd_pipeline_create(options)
+        self._import = (
+            lib.opd_import_create(data.pointer, self._pipeline)
+            if self._pipeline != ffi.NULL
+            else ffi.NULL
+        )
+        if self._import == ffi.NULL:
+            lib.opd_pipeline_destroy(self._pipeline)
+            raise MemoryError("no memory for an import")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free the pipeline; the recording stays the caller's."""
+        pipeline, self._pipeline = self._pipeline, ffi.NULL
+        if pipeline != ffi.NULL:
+            lib.opd_import_destroy(self._import)
+            lib.opd_pipeline_destroy(pipeline)
+
+    def feed(self, until: int = FOREVER) -> int | None:
+        """Feed all before the first sample of time >= ``until`` (ns, the events' clock).
+
+        The time of that sample, or None at the recording's end.
+        """
+        next_time = ffi.new("uint64_t *")
+        rc = check(lib.opd_import_feed(self._import, until, next_time), "import")
+        return int(next_time[0]) if rc == 1 else None
+
+    def take(self) -> NativeWindow:
+        """Take what has been counted since the last call."""
+        out = ffi.new("struct opd_window **")
+        check(lib.opd_pipeline_take_here(self._pipeline, out), "take a window")
+        return unpack_window(out[0])
+
+    def take_images(self) -> list[NativeImage]:
+        """Take the images first seen since the last call; none has an fd."""
+        return take_images(self._pipeline)
+
+    def kernel_text(self) -> int:
+        """Give the address of the recorded kernel's ``_text``, 0 when it is not told."""
+        return int(lib.opd_pipeline_kernel_text(self._pipeline))

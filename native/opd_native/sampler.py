@@ -1,0 +1,153 @@
+"""The live sampler: rings over a list of CPUs, drained by a C thread."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from opd_native._core import ffi, lib
+from opd_native.errors import check
+from opd_native.pipeline import NativeImage, NativeWindow, struct_values, take_images, unpack_window
+
+
+@dataclass(frozen=True, slots=True)
+class EventAttr:
+    """What perf_event_open is asked for; ``rate`` is in Hz with ``frequency``, else a period."""
+
+    type: int
+    config: int
+    rate: int
+    frequency: bool
+    config1: int = 0
+    config2: int = 0
+    exclude_user: bool = False
+    exclude_kernel: bool = False
+    exclude_hv: bool = False
+    exclude_idle: bool = False
+    precise_ip: int = 0
+
+
+class Sampler:
+    """Owns the C sampler. Any thread may call; takes are one at a time.
+
+    Raises NativeError from every call that the kernel refuses, with the errno
+    of perf_event_open or mmap.
+    """
+
+    def __init__(
+        self,
+        cpus: Sequence[int],
+        *,
+        callchain: bool = True,
+        separate_thread: bool = False,
+        separate_cpu: bool = False,
+        keep_idle: bool = False,
+        ring_bytes: int = 512 << 10,
+        stack_depth: int = 127,
+        wake_ms: int = 200,
+        proc_root: str = "/proc",
+    ) -> None:
+        options = ffi.new("struct opd_sampler_options *")
+        lib.opd_sampler_defaults(options)
+        root = ffi.new("char[]", os.fsencode(proc_root))
+        options.ring_bytes = ring_bytes
+        options.wake_ms = wake_ms
+        options.pipeline.proc_root = root
+        options.pipeline.callchain = callchain
+        options.pipeline.keep_idle = keep_idle
+        options.pipeline.separate_thread = separate_thread
+        options.pipeline.separate_cpu = separate_cpu
+        options.pipeline.stack_depth = stack_depth
+        failed = ffi.new("int32_t *", -1)
+        self._take_lock = threading.Lock()
+        self._pointer = lib.opd_sampler_create(options, list(cpus), len(cpus), failed)
+        if self._pointer == ffi.NULL:
+            check(-ffi.errno, f"perf_event_open and mmap of the ring of CPU {failed[0]}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop and free everything; the object cannot be used afterwards."""
+        pointer, self._pointer = self._pointer, ffi.NULL
+        if pointer != ffi.NULL:
+            lib.opd_sampler_destroy(pointer)
+
+    @property
+    def _pipeline(self) -> Any:
+        return lib.opd_sampler_pipeline(self._pointer)
+
+    def add_event(self, attr: EventAttr) -> int:
+        """Open one event on every CPU; its number. Nothing is left open when it fails."""
+        native = ffi.new(
+            "struct opd_event_attr *",
+            {name: getattr(attr, name) for name in attr.__dataclass_fields__},
+        )
+        return check(lib.opd_sampler_add_event(self._pointer, native), "perf_event_open")
+
+    def set_idle(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Tell the kernel address ranges in which the idle task does nothing."""
+        ordered = sorted(ranges)
+        starts, ends = [start for start, _ in ordered], [end for _, end in ordered]
+        check(
+            lib.opd_pipeline_set_idle(self._pipeline, starts, ends, len(ordered)), "idle ranges"
+        )
+
+    def add_module(self, name: str, start: int, end: int) -> None:
+        """Tell where a kernel module's text lies."""
+        check(
+            lib.opd_pipeline_add_module(self._pipeline, name.encode(), start, end), "kernel module"
+        )
+
+    def start(self) -> None:
+        """Enable the events and start the drain thread (which reads /proc first)."""
+        check(lib.opd_sampler_start(self._pointer), "start sampling")
+
+    def pause(self, *, paused: bool) -> None:
+        """Switch sampling off or on; maps and names are followed all the while."""
+        check(lib.opd_sampler_pause(self._pointer, paused), "pause sampling")
+
+    def stop(self) -> None:
+        """Disable the events and drain what is left; windows can still be taken."""
+        check(lib.opd_sampler_stop(self._pointer), "stop sampling")
+
+    def set_cpus(self, cpus: Sequence[int]) -> int:
+        """Follow CPU hotplug: rings for exactly these CPUs; how many have one."""
+        return check(lib.opd_sampler_set_cpus(self._pointer, list(cpus), len(cpus)), "set CPUs")
+
+    def flush(self, until_monotonic_ns: int, timeout_ms: int = 5000) -> None:
+        """Wait until every record older than that has been attributed."""
+        check(lib.opd_sampler_flush(self._pointer, until_monotonic_ns, timeout_ms), "flush")
+
+    def take(self, timeout_ms: int = 2000) -> NativeWindow | None:
+        """Swap the tables and take the finished window; None when the drain thread is late."""
+        out = ffi.new("struct opd_window **")
+        with self._take_lock:
+            rc = lib.opd_sampler_take(self._pointer, timeout_ms, out)
+        if rc == -errno.ETIMEDOUT:
+            return None
+        check(rc, "take a window")
+        return unpack_window(out[0])
+
+    def take_images(self) -> list[NativeImage]:
+        """Take the images first seen since the last call; their fds are the caller's."""
+        return take_images(self._pipeline)
+
+    def stats(self) -> dict[str, Any]:
+        """Give ``struct opd_sampler_stats`` by name; times in ns, memory in bytes."""
+        stats = ffi.new("struct opd_sampler_stats *")
+        lib.opd_sampler_stats(self._pointer, stats)
+        return struct_values(stats[0])
+
+    def times(self, event: int) -> tuple[int, int]:
+        """Give the enabled and the running time of an event, ns summed over CPUs."""
+        enabled, running = ffi.new("uint64_t *"), ffi.new("uint64_t *")
+        check(lib.opd_sampler_times(self._pointer, event, enabled, running), "event times")
+        return enabled[0], running[0]

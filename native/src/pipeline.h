@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside of the pipeline, shared by pipeline.c (records), attribute.c
+// (samples) and window.c (what is handed on).
+#ifndef OPD_PIPELINE_PRIVATE_H
+#define OPD_PIPELINE_PRIVATE_H
+
+#include <pthread.h>
+
+#include "maps.h"
+#include "opd/intern.h"
+#include "opd/pipeline.h"
+
+// One sample file: whose hits are counted together.
+struct opd_sfile_key {
+    uint16_t event;
+    uint8_t mode;
+    uint8_t reserved;
+    int32_t tgid, tid, cpu;
+    uint32_t image;
+    char comm[OPD_COMM_SIZE];
+};
+_Static_assert(sizeof(struct opd_sfile_key) == 36, "interned as bytes: no padding");
+
+// One frame as interned behind a word of flags; an address in two halves
+// keeps the string 4-byte aligned without padding.
+struct opd_frame {
+    uint32_t image;
+    uint32_t address_low, address_high;
+};
+_Static_assert(sizeof(struct opd_frame) == 12, "interned as bytes: no padding");
+
+#define STACK_TRUNCATED 1u
+#define STACK_HAS_KERNEL 2u
+#define STACK_HAS_USER 4u
+
+#define FRAMES_MAX 512u
+
+// The tables that are swapped at a window's end, beside the hash pair.
+struct opd_tables {
+    struct opd_intern *stacks;
+    struct opd_intern *sfiles;
+    struct opd_window_counts counts;
+};
+
+// Known chains: the whole way from raw addresses to an interned stack costs
+// one hash while neither the mappings nor the window have changed.
+#define MEMO_SIZE 4096u
+struct opd_memo {
+    uint64_t key;
+    uint32_t stack;
+    uint32_t image;
+    uint8_t degraded;
+};
+#define DEGRADED_NO_MAPPING 1u
+#define DEGRADED_TRUNCATED 2u
+#define DEGRADED_UNWIND 4u
+
+struct opd_build_id_entry {
+    char *path;
+    uint8_t size;
+    uint8_t bytes[20];
+};
+
+struct opd_pipeline {
+    struct opd_pipeline_options options;
+    char *proc_root;
+    struct opd_pipeline_event events[OPD_EVENTS_MAX];
+    unsigned event_count;
+
+    struct opd_spaces *spaces;
+    pthread_mutex_t image_lock;  // the feeder adds, any thread takes
+    struct opd_images *images;
+    struct opd_maps *kernel_maps;  // modules and BPF programs; the rest is [kernel]
+    uint64_t kernel_version;
+    uint64_t kernel_text;
+    uint64_t *idle_starts, *idle_ends;
+    size_t idle_count;
+    struct opd_build_id_entry *build_ids;
+    size_t build_id_count;
+
+    struct opd_hash_pair *pair;
+    struct opd_tables tables[2];
+    unsigned active;  // index into tables; the feeder's
+    uint64_t window;  // serial, part of every memo key
+    struct opd_memo memo[MEMO_SIZE];
+    struct opd_frame frames[FRAMES_MAX + 1];
+
+    uint64_t memo_hits, memo_misses, snapshots, snapshot_failures;
+    uint64_t last_expire;
+    uint64_t last_resnapshot;
+};
+
+void opd_attribute_sample(struct opd_pipeline *pipeline, unsigned event,
+                          const struct opd_record *record);
+void opd_pipeline_snapshot_one(struct opd_pipeline *pipeline, uint32_t pid);
+
+#endif

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ring.h"
+
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef PERF_FORMAT_LOST
+#define PERF_FORMAT_LOST (1U << 4)
+#endif
+
+#define SAMPLE_TYPE                                                                                \
+    (PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME |                \
+     PERF_SAMPLE_CPU | PERF_SAMPLE_PERIOD)
+
+// perf_event_attr's flag bits that older headers lack.
+#define FLAG_BUILD_ID (1ull << 34)
+
+static uint64_t
+sample_type(bool callchain)
+{
+    return SAMPLE_TYPE | (callchain ? PERF_SAMPLE_CALLCHAIN : 0);
+}
+
+void
+opd_ring_layout(struct opd_record_layout *layout, bool callchain)
+{
+    *layout = (struct opd_record_layout){.sample_type = sample_type(callchain),
+                                         .sample_id_all = true};
+}
+
+static int
+open_event(struct perf_event_attr *attr, uint32_t cpu)
+{
+    // PERF_FORMAT_LOST came with 6.0 and the build-id flag with 5.12: without
+    // them LOST records and device+inode have to do.
+    for (int attempt = 0; attempt < 3; attempt++) {
+        if (attempt == 1)
+            attr->read_format &= ~(uint64_t)PERF_FORMAT_LOST;
+        if (attempt == 2) {
+            uint64_t *flags = (uint64_t *)((char *)attr + 40);
+            if (!(*flags & FLAG_BUILD_ID))
+                break;
+            *flags &= ~FLAG_BUILD_ID;
+        }
+        long fd = syscall(SYS_perf_event_open, attr, -1, (int)cpu, -1, PERF_FLAG_FD_CLOEXEC);
+        if (fd >= 0)
+            return (int)fd;
+        if (errno != EINVAL)
+            break;
+    }
+    return -errno;
+}
+
+static void
+common_attr(struct perf_event_attr *attr, bool callchain)
+{
+    memset(attr, 0, sizeof *attr);
+    attr->size = sizeof *attr;
+    attr->sample_type = sample_type(callchain);
+    attr->read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING |
+                        PERF_FORMAT_LOST;
+    attr->sample_id_all = 1;
+    attr->use_clockid = 1;
+    attr->clockid = CLOCK_MONOTONIC;
+    attr->disabled = 1;
+}
+
+static int
+take_id(struct opd_ring_event *event)
+{
+    return ioctl(event->fd, PERF_EVENT_IOC_ID, &event->id) == 0 ? 0 : -errno;
+}
+
+int
+opd_ring_open(struct opd_ring *ring, uint32_t cpu, size_t data_bytes, bool callchain)
+{
+    struct perf_event_attr attr;
+    memset(ring, 0, sizeof *ring);
+    ring->cpu = cpu;
+    ring->sideband.fd = -1;
+    ring->map = MAP_FAILED;
+
+    common_attr(&attr, callchain);
+    attr.type = PERF_TYPE_SOFTWARE;
+    attr.config = PERF_COUNT_SW_DUMMY;
+    attr.sample_period = 1;
+    attr.mmap = attr.mmap2 = attr.comm = attr.comm_exec = attr.task = 1;
+    attr.ksymbol = attr.bpf_event = 1;
+    attr.watermark = 1;
+    attr.wakeup_watermark = (uint32_t)(data_bytes / 4);
+    *(uint64_t *)((char *)&attr + 40) |= FLAG_BUILD_ID;
+    ring->sideband.fd = open_event(&attr, cpu);
+    if (ring->sideband.fd < 0)
+        return ring->sideband.fd;
+
+    int rc = take_id(&ring->sideband);
+    ring->data_bytes = data_bytes;
+    ring->map_bytes = data_bytes + (size_t)sysconf(_SC_PAGESIZE);
+    if (rc == 0) {
+        ring->map = mmap(NULL, ring->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+                         ring->sideband.fd, 0);
+        if (ring->map == MAP_FAILED)
+            rc = -errno;
+    }
+    if (rc != 0)
+        opd_ring_close(ring);
+    return rc;
+}
+
+int
+opd_ring_add(struct opd_ring *ring, const struct opd_event_attr *event, bool callchain)
+{
+    struct perf_event_attr attr;
+    common_attr(&attr, callchain);
+    attr.type = event->type;
+    attr.config = event->config;
+    attr.config1 = event->config1;
+    attr.config2 = event->config2;
+    attr.freq = event->frequency;
+    attr.sample_period = event->rate;
+    attr.exclude_user = event->exclude_user;
+    attr.exclude_kernel = event->exclude_kernel;
+    attr.exclude_hv = event->exclude_hv;
+    attr.exclude_idle = event->exclude_idle;
+    attr.precise_ip = event->precise_ip & 3;
+
+    struct opd_ring_event *slot = &ring->events[ring->event_count];
+    memset(slot, 0, sizeof *slot);
+    slot->fd = open_event(&attr, ring->cpu);
+    if (slot->fd < 0)
+        return slot->fd;
+    int rc = take_id(slot);
+    if (rc == 0 && ioctl(slot->fd, PERF_EVENT_IOC_SET_OUTPUT, ring->sideband.fd) != 0)
+        rc = -errno;
+    if (rc != 0) {
+        close(slot->fd);
+        slot->fd = -1;
+        return rc;
+    }
+    ring->event_count++;
+    return 0;
+}
+
+void
+opd_ring_remove_last(struct opd_ring *ring)
+{
+    struct opd_ring_event *slot = &ring->events[--ring->event_count];
+    close(slot->fd);
+    slot->fd = -1;
+}
+
+void
+opd_ring_close(struct opd_ring *ring)
+{
+    while (ring->event_count > 0)
+        opd_ring_remove_last(ring);
+    if (ring->map != MAP_FAILED)
+        munmap(ring->map, ring->map_bytes);
+    ring->map = MAP_FAILED;
+    if (ring->sideband.fd >= 0)
+        close(ring->sideband.fd);
+    ring->sideband.fd = -1;
+}
+
+int
+opd_ring_enable(struct opd_ring *ring, bool enable)
+{
+    unsigned long request = enable ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE;
+    int rc = 0;
+    if (enable && ioctl(ring->sideband.fd, PERF_EVENT_IOC_ENABLE, 0) != 0)
+        rc = -errno;
+    for (unsigned i = 0; i < ring->event_count; i++)
+        if (ioctl(ring->events[i].fd, request, 0) != 0)
+            rc = -errno;
+    return rc;
+}
+
+size_t
+opd_ring_copy(struct opd_ring *ring, void *out)
+{
+    struct perf_event_mmap_page *page = ring->map;
+    uint64_t head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE);
+    const char *data = (const char *)ring->map + (ring->map_bytes - ring->data_bytes);
+    size_t length = (size_t)(head - ring->tail);
+    if (length > ring->data_bytes)
+        length = 0;  // cannot be: the kernel never overruns the tail
+    size_t from = (size_t)(ring->tail & (ring->data_bytes - 1));
+    size_t first = length < ring->data_bytes - from ? length : ring->data_bytes - from;
+    memcpy(out, data + from, first);
+    memcpy((char *)out + first, data, length - first);
+    ring->tail = head;
+    __atomic_store_n(&page->data_tail, head, __ATOMIC_RELEASE);
+    return length;
+}
+
+static void
+read_lost(struct opd_ring_event *event)
+{
+    uint64_t values[4];  // count, enabled, running, lost
+    if (event->fd >= 0 && read(event->fd, values, sizeof values) == sizeof values)
+        event->lost_counter = values[3];
+}
+
+void
+opd_ring_read_lost(struct opd_ring *ring)
+{
+    read_lost(&ring->sideband);
+    for (unsigned i = 0; i < ring->event_count; i++)
+        read_lost(&ring->events[i]);
+}
+
+struct opd_ring_event *
+opd_ring_find(struct opd_ring *ring, uint64_t id)
+{
+    for (unsigned i = 0; i < ring->event_count; i++)
+        if (ring->events[i].id == id)
+            return &ring->events[i];
+    return ring->sideband.id == id ? &ring->sideband : NULL;
+}

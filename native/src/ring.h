@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// One CPU's ring and the events that write into it. Private to the sampler.
+#ifndef OPD_RING_H
+#define OPD_RING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "opd/pipeline.h"
+#include "opd/sampler.h"
+
+struct opd_ring_event {
+    int fd;  // -1: not open on this CPU
+    uint64_t id;
+    uint64_t lost_records;  // by LOST records
+    uint64_t lost_counter;  // by PERF_FORMAT_LOST
+    uint64_t throttled_since;
+};
+
+struct opd_ring {
+    uint32_t cpu;
+    void *map;
+    size_t map_bytes, data_bytes;
+    uint64_t tail;
+    struct opd_ring_event sideband;
+    struct opd_ring_event events[OPD_EVENTS_MAX];
+    unsigned event_count;
+};
+
+// What every event here is opened with, so that all records have one layout.
+void opd_ring_layout(struct opd_record_layout *layout, bool callchain);
+
+// Opens the side-band event of `cpu` and maps its ring. 0 or -errno.
+int opd_ring_open(struct opd_ring *ring, uint32_t cpu, size_t data_bytes, bool callchain);
+// Opens one more event, redirected into the ring, disabled. 0 or -errno.
+int opd_ring_add(struct opd_ring *ring, const struct opd_event_attr *attr, bool callchain);
+void opd_ring_remove_last(struct opd_ring *ring);
+void opd_ring_close(struct opd_ring *ring);
+int opd_ring_enable(struct opd_ring *ring, bool enable);
+
+// Copies what was written since the last call to `out` (data_bytes of room)
+// and releases it. Returns the number of bytes.
+size_t opd_ring_copy(struct opd_ring *ring, void *out);
+
+// Reads the kernel's lost counters.
+void opd_ring_read_lost(struct opd_ring *ring);
+struct opd_ring_event *opd_ring_find(struct opd_ring *ring, uint64_t id);
+
+#endif
