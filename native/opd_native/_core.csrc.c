@@ -1,3 +1,4 @@
+#include "opd/demangle.h"
 #include "opd/elf.h"
 #include "opd/identity.h"
 #include "opd/image.h"

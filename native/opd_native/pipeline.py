@@ -79,9 +79,7 @@ def unpack_window(pointer: Any) -> NativeWindow:
             name: bytes(ffi.buffer(getattr(pointer, name), size * counts[length]))
             for name, size, length in _COLUMNS
         }
-        columns["stack_start"] = bytes(
-            ffi.buffer(pointer.stack_start, 4 * (counts["stacks"] + 1))
-        )
+        columns["stack_start"] = bytes(ffi.buffer(pointer.stack_start, 4 * (counts["stacks"] + 1)))
         return NativeWindow(columns=columns, counts=struct_values(pointer.counts), **counts)
     finally:
         lib.opd_window_free(pointer)

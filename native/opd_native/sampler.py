@@ -5,13 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from opd_native._core import ffi, lib
 from opd_native.errors import check
 from opd_native.pipeline import NativeImage, NativeWindow, struct_values, take_images, unpack_window
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +98,7 @@ class Sampler:
         """Tell the kernel address ranges in which the idle task does nothing."""
         ordered = sorted(ranges)
         starts, ends = [start for start, _ in ordered], [end for _, end in ordered]
-        check(
-            lib.opd_pipeline_set_idle(self._pipeline, starts, ends, len(ordered)), "idle ranges"
-        )
+        check(lib.opd_pipeline_set_idle(self._pipeline, starts, ends, len(ordered)), "idle ranges")
 
     def add_module(self, name: str, start: int, end: int) -> None:
         """Tell where a kernel module's text lies."""

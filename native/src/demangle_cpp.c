@@ -8,12 +8,15 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #define MAX_DEPTH 192
 #define MAX_MANGLED 8192
+#define PRINTER_MEMORY (32u << 20)
 
 struct walk {
     const char *at;
@@ -510,7 +513,9 @@ walk_scoped(struct walk *walk) // behind "sr"
                 return false;
         walk->at++;
     }
-    take2(walk, "on"); // the operator's letters follow
+    if (!many)
+        take(walk, 'E'); // clang closes the qualifiers in either case
+    take2(walk, "on");   // the operator's letters follow
     return walk_name(walk, &ignored);
 }
 
@@ -658,10 +663,7 @@ opd_demangle_cpp_name(const char *mangled, char *name, size_t capacity)
     return (long)written;
 }
 
-// libstdc++'s printer hands out pieces; it is plain C without cleanups, so an
-// output that does not end is left by a jump.
-typedef void piece_function(const char *piece, size_t length, void *state);
-typedef int printer_function(const char *mangled, piece_function *piece, void *state);
+typedef char *printer_function(const char *mangled, char *buffer, size_t *length, int *status);
 
 static printer_function *printer;
 static pthread_once_t printer_once = PTHREAD_ONCE_INIT;
@@ -669,26 +671,41 @@ static pthread_once_t printer_once = PTHREAD_ONCE_INIT;
 static void
 load_printer(void)
 {
-    // Never unloaded: frames of it may be on a stack, and it is wanted again.
-    void *library = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_LOCAL);
-    if (library != NULL)
-        *(void **)&printer = dlsym(library, "__gcclibcxx_demangle_callback");
+    static const char *const libraries[] = {"libstdc++.so.6", "libc++abi.so.1"};
+    for (size_t i = 0; i < sizeof libraries / sizeof libraries[0] && printer == NULL; i++) {
+        void *library = dlopen(libraries[i], RTLD_NOW | RTLD_LOCAL);
+        if (library != NULL)
+            *(void **)&printer = dlsym(library, "__cxa_demangle");
+    }
 }
 
-struct output {
-    char *text;
-    size_t length, capacity;
-    jmp_buf full;
-};
-
-static void
-add_piece(const char *piece, size_t length, void *state)
+// Substitutions may each double what is printed, and the printer knows no
+// limit but that of memory: a name with many of them gets one of its own.
+static char *
+print_within(const char *mangled, int *status)
 {
-    struct output *output = state;
-    if (output->capacity - output->length <= length)
-        longjmp(output->full, 1);
-    memcpy(output->text + output->length, piece, length);
-    output->length += length;
+    unsigned references = 0;
+    for (const char *at = mangled; *at != '\0'; at++)
+        references += (at[0] == 'S' || at[0] == 'T') && (at[1] == '_' || at[2] == '_');
+    if (references < 14)
+        return printer(mangled, NULL, NULL, status);
+    unsigned long pages = 0;
+    FILE *statm = fopen("/proc/self/statm", "re");
+    bool known = statm != NULL && fscanf(statm, "%lu", &pages) == 1;
+    if (statm != NULL)
+        fclose(statm);
+    struct rlimit before, within;
+    if (!known || getrlimit(RLIMIT_AS, &before) < 0)
+        return NULL;
+    within = before;
+    rlim_t limit = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + PRINTER_MEMORY;
+    if (limit < within.rlim_cur)
+        within.rlim_cur = limit;
+    if (setrlimit(RLIMIT_AS, &within) < 0)
+        return NULL;
+    char *text = printer(mangled, NULL, NULL, status);
+    setrlimit(RLIMIT_AS, &before);
+    return text;
 }
 
 long
@@ -701,11 +718,15 @@ demangle_cpp(const char *mangled, char *name, size_t capacity)
     pthread_once(&printer_once, load_printer);
     if (printer == NULL)
         return -ENOSYS;
-    struct output output = {.text = name, .capacity = capacity};
-    if (setjmp(output.full) != 0)
-        return -E2BIG;
-    if (printer(cut, add_piece, &output) != 0 || output.length == 0)
-        return -EINVAL;
-    name[output.length] = '\0';
-    return (long)output.length;
+    int status = 0;
+    char *text = print_within(cut, &status);
+    if (text == NULL)
+        return status == -1 ? -E2BIG : -EINVAL;
+    length = (long)strnlen(text, capacity);
+    if ((size_t)length < capacity)
+        memcpy(name, text, (size_t)length + 1);
+    else
+        length = -E2BIG;
+    free(text);
+    return length;
 }

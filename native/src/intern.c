@@ -11,17 +11,17 @@
 #define FIRST_BLOB ((size_t)32 * 1024)
 
 struct string {
-    size_t offset;  // in the blob, multiple of 8
+    size_t offset; // in the blob, multiple of 8
     uint32_t length;
 };
 
 struct slot {
-    uint32_t check;   // of the hash: finds the place and spares most compares
-    uint32_t number;  // + 1; 0 = unused
+    uint32_t check;  // of the hash: finds the place and spares most compares
+    uint32_t number; // + 1; 0 = unused
 };
 
 struct opd_intern {
-    struct slot *slots;  // power of two, at most half used
+    struct slot *slots; // power of two, at most half used
     size_t slot_count;
     struct string *strings;
     size_t string_room;
@@ -31,7 +31,7 @@ struct opd_intern {
     uint32_t count;
     uint32_t limit;
     size_t limit_bytes;
-    uint64_t seed;  // of this table alone: nobody outside can aim at one chain
+    uint64_t seed; // of this table alone: nobody outside can aim at one chain
 };
 
 static inline uint64_t
@@ -76,7 +76,7 @@ hash_seeded(const unsigned char *at, size_t length, uint64_t seed)
     }
     if (rest > 16)
         x = fold(read64(at) ^ k0, read64(at + 8) ^ x);
-    if (rest >= 16) {  // may overlap what was read before
+    if (rest >= 16) { // may overlap what was read before
         a = read64(at + rest - 16);
         b = read64(at + rest - 8);
     } else if (rest >= 8) {

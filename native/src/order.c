@@ -15,10 +15,10 @@
 #define NOWHERE UINT32_MAX
 
 struct chunk {
-    struct chunk *next;  // in the pool
-    size_t size;         // of bytes[]
+    struct chunk *next; // in the pool
+    size_t size;        // of bytes[]
     size_t used;
-    uint32_t live;  // records not yet released
+    uint32_t live; // records not yet released
     uint32_t stream;
     _Alignas(16) unsigned char bytes[];
 };
@@ -26,24 +26,24 @@ struct chunk {
 // A copy, with what links it: all memory of a record is in its chunk.
 struct node {
     uint64_t time;
-    struct node *next;   // list: younger; heap: sibling
-    struct node *other;  // list: older; heap: first child
+    struct node *next;  // list: younger; heap: sibling
+    struct node *other; // list: older; heap: first child
     struct chunk *chunk;
     uint32_t length;
     uint32_t tag;
-    uint32_t sequence;  // of equal times the first pushed goes first
+    uint32_t sequence; // of equal times the first pushed goes first
     uint32_t unused;
     unsigned char bytes[];
 };
 _Static_assert(sizeof(struct node) == 48, "order.h states the cost of a copy");
 
 struct stream {
-    struct node *oldest, *youngest;  // nearly sorted list
-    struct node *strays;             // pairing heap
-    struct chunk *chunk;             // being filled
-    uint64_t newest;                 // latest time pushed so far
+    struct node *oldest, *youngest; // nearly sorted list
+    struct node *strays;            // pairing heap
+    struct chunk *chunk;            // being filled
+    uint64_t newest;                // latest time pushed so far
     bool seen;
-    uint32_t place;  // in the heap of streams
+    uint32_t place; // in the heap of streams
 };
 
 struct lead {
@@ -53,18 +53,18 @@ struct lead {
 
 struct opd_order {
     struct stream *streams;
-    struct lead *heap;  // streams that hold something, oldest record first
-    uint32_t count;     // of the heap
+    struct lead *heap; // streams that hold something, oldest record first
+    uint32_t count;    // of the heap
     uint32_t stream_count;
     uint32_t sequence;
     size_t limit;
     size_t chunk_size;
-    size_t chunk_limit;  // bytes of chunks in use at most
+    size_t chunk_limit; // bytes of chunks in use at most
     size_t chunk_bytes;
     struct chunk *pool;
     size_t pool_bytes, pool_limit;
-    struct chunk *given;  // holds the record that pop gave last
-    uint64_t last;        // latest time popped
+    struct chunk *given; // holds the record that pop gave last
+    uint64_t last;       // latest time popped
     struct opd_order_stats stats;
 };
 
@@ -89,10 +89,9 @@ opd_order_create(unsigned streams, size_t limit_bytes)
     order->chunk_size = share > CHUNK_MAX ? CHUNK_MAX : share < CHUNK_MIN ? CHUNK_MIN : share;
     order->chunk_size &= ~(size_t)63;
     size_t floor = (streams + (size_t)1) * order->chunk_size;
-    order->chunk_limit =
-        limit_bytes > (SIZE_MAX - floor) / 2 ? SIZE_MAX : 2 * limit_bytes + floor;
-    order->pool_limit = limit_bytes / 8 > 4 * order->chunk_size ? limit_bytes / 8
-                                                                : 4 * order->chunk_size;
+    order->chunk_limit = limit_bytes > (SIZE_MAX - floor) / 2 ? SIZE_MAX : 2 * limit_bytes + floor;
+    order->pool_limit =
+        limit_bytes / 8 > 4 * order->chunk_size ? limit_bytes / 8 : 4 * order->chunk_size;
     return order;
 }
 
@@ -316,15 +315,14 @@ opd_order_push(struct opd_order *order, unsigned stream_number, uint64_t time, u
     size_t size = sizeof(struct node) + (((size_t)length + 7) & ~(size_t)7);
     // Whatever its size, a record that comes alone is taken: who pops by
     // force and tries again gets on.
-    if (order->count != 0 &&
-        (size > order->limit || order->stats.held_bytes > order->limit - size))
+    if (order->count != 0 && (size > order->limit || order->stats.held_bytes > order->limit - size))
         return -ENOSPC;
     struct chunk *chunk = stream->chunk;
     if (chunk == NULL || size > chunk->size - chunk->used) {
         size_t need = size > order->chunk_size ? size : order->chunk_size;
         // A few records that stay can hold many chunks; that is bounded too.
-        if (order->count != 0 && (need > order->chunk_limit ||
-                                  order->chunk_bytes > order->chunk_limit - need))
+        if (order->count != 0 &&
+            (need > order->chunk_limit || order->chunk_bytes > order->chunk_limit - need))
             return -ENOSPC;
         chunk = chunk_take(order, stream_number, need);
         if (chunk == NULL)

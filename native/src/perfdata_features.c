@@ -339,7 +339,8 @@ read_fact(struct opd_features *features, uint32_t number, struct cursor *cursor)
     case SAMPLE_TIME:
         if (!take64(cursor, &facts->first_sample_ns) || !take64(cursor, &facts->last_sample_ns))
             return false;
-        facts->has_sample_time = true;
+        // perf leaves zeros when it did not look at the samples it wrote.
+        facts->has_sample_time = facts->last_sample_ns > 0;
         return true;
     case CLOCKID:
         return take64(cursor, &facts->clock_resolution_ns);

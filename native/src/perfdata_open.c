@@ -171,15 +171,10 @@ open_file(struct opd_perfdata *data, const char **reason)
     if (records.offset > INT64_MAX || records.size > INT64_MAX)
         return refuse(-EBADMSG, "the place of the records is wrong", reason);
     data->features.facts.interrupted = records.size == 0;
-    data->stream.offset = records.offset;
-    data->stream.limit = records.offset + records.size;
-    if (records.size == 0 && data->source.length > records.offset)
-        data->stream.limit = data->source.length;
-    if (data->stream.limit > data->source.length) {
-        data->cut = true;
-        data->stream.limit =
-            data->source.length > records.offset ? data->source.length : records.offset;
-    }
+    const uint64_t length = data->source.length;
+    data->cut = records.offset > length || records.size > length - records.offset;
+    data->stream.offset = records.offset < length ? records.offset : length;
+    data->stream.limit = data->cut || records.size == 0 ? length : records.offset + records.size;
     if (records.size > 0 && !data->cut &&
         read_features(data, features, records.offset + records.size) < 0)
         return -ENOMEM;

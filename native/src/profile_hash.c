@@ -31,14 +31,23 @@ struct overflow {
 
 struct opd_profile_hash {
     struct opd_hash_slot *slots;
-    uint64_t mask;  // buckets - 1
+    uint64_t mask; // buckets - 1
     uint32_t limit;
-    uint32_t turn;  // whose turn it is to leave a full bucket
-    size_t used;    // slots in use
+    uint32_t turn; // whose turn it is to leave a full bucket
+    size_t used;   // slots in use
     struct overflow overflow;
     size_t first_capacity;
-    uint64_t hits, dropped, evictions, carries;
+    // One writer; relaxed atomics let another thread look.
+    _Atomic uint64_t hits, dropped, evictions, carries, bytes;
 };
+
+static inline void
+count(_Atomic uint64_t *counter)
+{
+    // Not a locked addition: nobody else writes.
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
 
 static uint64_t
 mix(uint32_t sfile, uint32_t stack)
@@ -84,12 +93,20 @@ overflow_grow(struct overflow *overflow)
     for (size_t i = 0; i < overflow->capacity; i++) {
         const struct opd_hash_entry *entry = &overflow->entries[i];
         if (entry->hits != 0)
-            *overflow_place(&larger, mix(entry->sfile, entry->stack), entry->sfile,
-                            entry->stack) = *entry;
+            *overflow_place(&larger, mix(entry->sfile, entry->stack), entry->sfile, entry->stack) =
+                *entry;
     }
     free(overflow->entries);
     *overflow = larger;
     return 0;
+}
+
+static void
+count_bytes(struct opd_profile_hash *hash)
+{
+    size_t bytes = sizeof *hash + ((size_t)hash->mask + 1) * WAYS * sizeof *hash->slots +
+                   hash->overflow.capacity * sizeof *hash->overflow.entries;
+    atomic_store_explicit(&hash->bytes, bytes, memory_order_relaxed);
 }
 
 // Adds the sums to the key's overflow entry, made if need be. False, and
@@ -105,10 +122,12 @@ overflow_add(struct opd_profile_hash *hash, uint64_t mixed, uint32_t sfile, uint
             return 0;
         if (overflow->count + 1 > overflow->capacity - overflow->capacity / 4) {
             // Without memory to grow it fills up, short of the last place.
-            if (overflow_grow(overflow) == 0)
+            if (overflow_grow(overflow) == 0) {
                 entry = overflow_place(overflow, mixed, sfile, stack);
-            else if (overflow->count + 2 > overflow->capacity)
+                count_bytes(hash);
+            } else if (overflow->count + 2 > overflow->capacity) {
                 return 0;
+            }
         }
         entry->sfile = sfile;
         entry->stack = stack;
@@ -145,6 +164,7 @@ opd_profile_hash_create(uint32_t buckets, uint32_t limit)
         return NULL;
     }
     memset(hash->slots, 0, size);
+    count_bytes(hash);
     return hash;
 }
 
@@ -161,7 +181,7 @@ opd_profile_hash_destroy(struct opd_profile_hash *hash)
 static int
 drop(struct opd_profile_hash *hash)
 {
-    hash->dropped++;
+    count(&hash->dropped);
     return -ENOSPC;
 }
 
@@ -172,7 +192,7 @@ carry(struct opd_profile_hash *hash, struct opd_hash_slot *slot, uint64_t mixed,
     if (!overflow_add(hash, mixed, slot->sfile, slot->stack, slot->counts & HITS_MAX,
                       slot->counts >> HIT_BITS))
         return drop(hash);
-    hash->carries++;
+    count(&hash->carries);
     slot->counts = 1 | weight << HIT_BITS;
     return 0;
 }
@@ -189,7 +209,7 @@ evict(struct opd_profile_hash *hash, struct opd_hash_slot *bucket, uint64_t mixe
                           victim->counts & HITS_MAX, victim->counts >> HIT_BITS))
             continue;
         hash->turn++;
-        hash->evictions++;
+        count(&hash->evictions);
         *victim = (struct opd_hash_slot){sfile, stack, 1 | weight << HIT_BITS};
         return 0;
     }
@@ -197,12 +217,11 @@ evict(struct opd_profile_hash *hash, struct opd_hash_slot *bucket, uint64_t mixe
 }
 
 int
-opd_profile_hash_add(struct opd_profile_hash *hash, uint32_t sfile, uint32_t stack,
-                     uint64_t weight)
+opd_profile_hash_add(struct opd_profile_hash *hash, uint32_t sfile, uint32_t stack, uint64_t weight)
 {
     uint64_t mixed = mix(sfile, stack);
     struct opd_hash_slot *bucket = &hash->slots[(mixed & hash->mask) * WAYS];
-    hash->hits++;
+    count(&hash->hits);
     if (UNLIKELY(weight > WEIGHT_MAX))
         return overflow_add(hash, mixed, sfile, stack, 1, weight) ? 0 : drop(hash);
     // Slots fill from the front and only take() empties them: the first
@@ -217,8 +236,7 @@ opd_profile_hash_add(struct opd_profile_hash *hash, uint32_t sfile, uint32_t sta
         }
         if (slot->stack != stack || slot->sfile != sfile)
             continue;
-        if (UNLIKELY((counts & HITS_MAX) == HITS_MAX ||
-                     weight > WEIGHT_MAX - (counts >> HIT_BITS)))
+        if (UNLIKELY((counts & HITS_MAX) == HITS_MAX || weight > WEIGHT_MAX - (counts >> HIT_BITS)))
             return carry(hash, slot, mixed, weight);
         slot->counts = counts + (1 | weight << HIT_BITS);
         return 0;
@@ -244,8 +262,8 @@ opd_profile_hash_take(struct opd_profile_hash *hash, struct opd_hash_entry *entr
             continue;
         struct opd_hash_entry *entry = NULL;
         if (overflow->count != 0)
-            entry = overflow_find(overflow, mix(slot->sfile, slot->stack), slot->sfile,
-                                  slot->stack);
+            entry =
+                overflow_find(overflow, mix(slot->sfile, slot->stack), slot->sfile, slot->stack);
         if (entry == NULL) {
             entry = &entries[taken++];
             *entry = (struct opd_hash_entry){.sfile = slot->sfile, .stack = slot->stack};
@@ -265,6 +283,7 @@ opd_profile_hash_take(struct opd_profile_hash *hash, struct opd_hash_entry *entr
         if (smaller != NULL) {
             overflow->entries = smaller;
             overflow->capacity = hash->first_capacity;
+            count_bytes(hash);
         }
     }
     if (overflow->count != 0)
@@ -277,12 +296,11 @@ void
 opd_profile_hash_stats(const struct opd_profile_hash *hash, struct opd_profile_hash_stats *stats)
 {
     *stats = (struct opd_profile_hash_stats){
-        .hits = hash->hits,
-        .dropped = hash->dropped,
-        .evictions = hash->evictions,
-        .carries = hash->carries,
-        .bytes = sizeof *hash + (hash->mask + 1) * WAYS * sizeof *hash->slots +
-                 hash->overflow.capacity * sizeof *hash->overflow.entries,
+        .hits = atomic_load_explicit(&hash->hits, memory_order_relaxed),
+        .dropped = atomic_load_explicit(&hash->dropped, memory_order_relaxed),
+        .evictions = atomic_load_explicit(&hash->evictions, memory_order_relaxed),
+        .carries = atomic_load_explicit(&hash->carries, memory_order_relaxed),
+        .bytes = atomic_load_explicit(&hash->bytes, memory_order_relaxed),
     };
 }
 
@@ -294,9 +312,9 @@ enum { STATE_IDLE, STATE_ASKED, STATE_DONE };
 
 struct opd_hash_pair {
     struct opd_profile_hash *tables[2];
-    uint32_t active;  // the adder's; the reader reads it while the state is DONE
+    uint32_t active; // the adder's; the reader reads it while the state is DONE
     _Alignas(CACHE_LINE) _Atomic uint32_t state;
-    _Atomic uint32_t reading;  // a reader is inside request()
+    _Atomic uint32_t reading; // a reader is inside request()
 };
 _Static_assert(sizeof(_Atomic uint32_t) == 4, "the state is a futex");
 
@@ -327,6 +345,19 @@ opd_hash_pair_destroy(struct opd_hash_pair *pair)
     opd_profile_hash_destroy(pair->tables[0]);
     opd_profile_hash_destroy(pair->tables[1]);
     free(pair);
+}
+
+void
+opd_hash_pair_stats(const struct opd_hash_pair *pair, struct opd_profile_hash_stats *stats)
+{
+    struct opd_profile_hash_stats other;
+    opd_profile_hash_stats(pair->tables[0], stats);
+    opd_profile_hash_stats(pair->tables[1], &other);
+    stats->hits += other.hits;
+    stats->dropped += other.dropped;
+    stats->evictions += other.evictions;
+    stats->carries += other.carries;
+    stats->bytes += other.bytes;
 }
 
 struct opd_profile_hash *
@@ -395,8 +426,8 @@ opd_hash_pair_request(struct opd_hash_pair *pair, int timeout_ms,
     if (atomic_exchange_explicit(&pair->reading, 1, memory_order_acquire) != 0)
         return -EBUSY;
     uint32_t idle = STATE_IDLE;
-    atomic_compare_exchange_strong_explicit(&pair->state, &idle, STATE_ASKED,
-                                            memory_order_release, memory_order_relaxed);
+    atomic_compare_exchange_strong_explicit(&pair->state, &idle, STATE_ASKED, memory_order_release,
+                                            memory_order_relaxed);
     int rc = wait_done(pair, timeout_ms);
     if (rc == 0) {
         *finished = pair->tables[pair->active ^ 1];

@@ -5,7 +5,9 @@
 //
 // C++ is printed by the demangler of the machine's own libstdc++.so.6, loaded
 // when the first such name comes; we find the end of the name in the mangled
-// form and give it only that. Output and nesting are bounded.
+// form and give it only that. Nesting is bounded; for a name that could grow
+// without end while it is printed, the process's address space is limited
+// during the call, so that is for a process with one thread.
 #ifndef OPD_DEMANGLE_H
 #define OPD_DEMANGLE_H
 

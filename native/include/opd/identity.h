@@ -35,7 +35,6 @@ int opd_identity_of_stacks(const uint8_t *flags, const uint32_t *starts, size_t 
                            struct opd_identity *identities);
 
 // The hash itself, under any key: for the published test vectors.
-void opd_siphash128(const uint8_t key[16], const void *bytes, size_t length,
-                    uint8_t result[16]);
+void opd_siphash128(const uint8_t key[16], const void *bytes, size_t length, uint8_t result[16]);
 
 #endif

@@ -20,14 +20,13 @@ void opd_intern_destroy(struct opd_intern *intern);
 // The number of these `length` bytes (multiple of 4, 4-byte aligned), new or
 // known. OPD_INTERN_FULL at a limit (or without memory), where known ones are
 // still found. *fresh (may be NULL) tells a new one.
-uint32_t opd_intern_put(struct opd_intern *intern, const void *bytes, uint32_t length,
-                        int *fresh);
+uint32_t opd_intern_put(struct opd_intern *intern, const void *bytes, uint32_t length, int *fresh);
 
 uint32_t opd_intern_count(const struct opd_intern *intern);
 // The bytes of number `n` (n < count), 8-byte aligned, valid until the next put
 // or reset.
 const void *opd_intern_get(const struct opd_intern *intern, uint32_t n, uint32_t *length);
-size_t opd_intern_bytes(const struct opd_intern *intern);  // total length of the strings
+size_t opd_intern_bytes(const struct opd_intern *intern); // total length of the strings
 // Empties it and gives back what it had grown beyond its first size.
 void opd_intern_reset(struct opd_intern *intern);
 

@@ -13,10 +13,10 @@ struct opd_order;
 
 struct opd_order_item {
     uint64_t time;
-    const void *bytes;  // 8-byte aligned copy, valid until the next pop or push
+    const void *bytes; // 8-byte aligned copy, valid until the next pop or push
     uint32_t length;
     uint32_t stream;
-    uint32_t tag;  // the caller's word (the event's index)
+    uint32_t tag; // the caller's word (the event's index)
 };
 
 // `limit_bytes` bounds the copies held: each counts its length rounded up to 8
@@ -40,8 +40,8 @@ int opd_order_pop(struct opd_order *order, uint64_t safe, struct opd_order_item 
 
 struct opd_order_stats {
     uint64_t pushed, popped, late;
-    uint64_t inverted;  // older than a record pushed before it into its stream
-    uint64_t held_bytes, peak_bytes;  // as limit_bytes counts
+    uint64_t inverted;               // older than a record pushed before it into its stream
+    uint64_t held_bytes, peak_bytes; // as limit_bytes counts
 };
 void opd_order_stats(const struct opd_order *order, struct opd_order_stats *stats);
 

@@ -52,17 +52,18 @@ size_t opd_profile_hash_bound(const struct opd_profile_hash *hash);
 size_t opd_profile_hash_take(struct opd_profile_hash *hash, struct opd_hash_entry *entries);
 
 struct opd_profile_hash_stats {
-    uint64_t hits;       // offered since creation, kept or not
-    uint64_t dropped;    // refused with -ENOSPC
-    uint64_t evictions;  // victims carried to the overflow table
-    uint64_t carries;    // slots carried because a field would overflow
-    uint64_t bytes;      // memory held now
+    uint64_t hits;      // offered since creation, kept or not
+    uint64_t dropped;   // refused with -ENOSPC
+    uint64_t evictions; // victims carried to the overflow table
+    uint64_t carries;   // slots carried because a field would overflow
+    uint64_t bytes;     // memory held now
 };
 void opd_profile_hash_stats(const struct opd_profile_hash *hash,
                             struct opd_profile_hash_stats *stats);
 
-// Every call on a table, stats included, belongs to the thread that owns it:
-// the adder for the active one, the reader for a finished one.
+// Every call on a table but stats belongs to the thread that owns it: the adder
+// for the active one, the reader for a finished one. Stats may be read by any
+// thread while the table exists; each counter is right by itself.
 
 // A pair, one per drain thread. The adder works on the active one; a reader
 // asks for the swap and waits; the adder performs it between two samples (or
@@ -72,8 +73,8 @@ void opd_profile_hash_stats(const struct opd_profile_hash *hash,
 // the same way several pairs are asked at once and then collected.
 //
 // Companion tables (whatever is filled along with the hash, e.g. interners)
-// change hands with it when the adder swaps them before the poll that
-// publishes, since the reader may run as soon as that is under way:
+// change hands with it when the adder is done with them before the poll, since
+// the reader may run as soon as the poll publishes:
 //     if (opd_hash_pair_asked(pair)) {
 //         companion ^= 1;             // from here on fill the other one
 //         opd_hash_pair_poll(pair);   // returns 1: nobody takes a request back
@@ -81,16 +82,20 @@ void opd_profile_hash_stats(const struct opd_profile_hash *hash,
 //     }
 // All that the adder wrote before the poll is visible to the reader after the
 // request; all that the reader wrote to the tables that it gives back is
-// visible to the adder after asked() or poll() returned 1. Swapping companions
-// after a poll that returned 1 is a race.
+// visible to the adder after asked() or poll() returned 1. A poll that
+// returned 1 is too late to touch the old companion or an index that the
+// reader looks at.
 struct opd_hash_pair;
 // NULL with errno set (EINVAL, ENOMEM). Nobody may use it when it is destroyed.
 struct opd_hash_pair *opd_hash_pair_create(uint32_t buckets, uint32_t limit);
 void opd_hash_pair_destroy(struct opd_hash_pair *pair);
+// Of both tables together, from any thread. (One table's counters are those of
+// every other window.)
+void opd_hash_pair_stats(const struct opd_hash_pair *pair, struct opd_profile_hash_stats *stats);
 // Adder side.
 struct opd_profile_hash *opd_hash_pair_active(struct opd_hash_pair *pair);
-int opd_hash_pair_asked(struct opd_hash_pair *pair);  // 1 when the next poll will swap
-int opd_hash_pair_poll(struct opd_hash_pair *pair);   // 1 when it swapped
+int opd_hash_pair_asked(struct opd_hash_pair *pair); // 1 when the next poll will swap
+int opd_hash_pair_poll(struct opd_hash_pair *pair);  // 1 when it swapped
 // Reader side: asks, waits until the adder swapped (timeout in ms, 0 = look
 // once, < 0 = for ever; -ETIMEDOUT leaves the request standing, a later call
 // picks it up), then owns the inactive table until the next request: that

@@ -1,0 +1,87 @@
+# opd: `make run` shows what this machine is doing; `make test` proves that it
+# works. Both set themselves up in .venv.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+VENV := .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+NATIVE := build/native
+JOBS := $(shell nproc)
+
+NATIVE_SOURCES := $(shell find native -name '*.[ch]' -o -name CMakeLists.txt)
+C_FILES = $(shell git ls-files --cached --others --exclude-standard '*.c' '*.h' | grep -v cdef)
+
+.PHONY: help run test ctest pytest bench lint fix sanitize fuzz wheel clean
+
+help:  ## show these targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+run: $(VENV)/.installed  ## show live what the machine does, until Ctrl-C (SECONDS=20: end by itself)
+	@scripts/run "$(SECONDS)"
+
+test: $(VENV)/.dev lint ctest pytest  ## lint, C tests, Python tests
+
+ctest: $(VENV)/.dev
+	@$(BIN)/cmake -S native -B $(NATIVE) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja >/dev/null
+	@$(BIN)/cmake --build $(NATIVE) -j $(JOBS)
+	@$(BIN)/ctest --test-dir $(NATIVE) --output-on-failure
+
+pytest: $(VENV)/.dev
+	@$(BIN)/python -m pytest -q $(ARGS)
+
+bench: $(VENV)/.dev  ## measure opd beside perf record on this machine
+	@$(BIN)/python -m tests.bench $(ARGS)
+
+lint: $(VENV)/.dev  ## ruff, mypy, import rules, clang-format
+	@$(BIN)/ruff check -q .
+	@$(BIN)/ruff format -q --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-timing | tail -n 4
+	@$(BIN)/clang-format --dry-run -Werror $(C_FILES)
+
+fix: $(VENV)/.dev  ## let the formatters and linters mend what they can
+	@$(BIN)/ruff check -q --fix . || true
+	@$(BIN)/ruff format -q .
+	@$(BIN)/clang-format -i $(C_FILES)
+
+sanitize: $(VENV)/.dev  ## the C tests under ASan+UBSan and TSan
+	@for kind in address,undefined thread; do \
+	  dir=build/native-$${kind%%,*}; \
+	  $(BIN)/cmake -S native -B $$dir -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
+	    -DOPD_SANITIZE=$$kind >/dev/null && \
+	  $(BIN)/cmake --build $$dir -j $(JOBS) && \
+	  $(BIN)/ctest --test-dir $$dir --output-on-failure || exit 1; \
+	done
+
+fuzz: $(VENV)/.dev  ## libFuzzer on every parser (needs clang; SECONDS=60 each)
+	@CC=clang $(BIN)/cmake -S native -B build/fuzz -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
+	  -DCMAKE_C_COMPILER=$(shell command -v clang clang-14 | head -n 1) \
+	  -DOPD_SANITIZE=address,undefined -DOPD_FUZZ=ON >/dev/null
+	@$(BIN)/cmake --build build/fuzz -j $(JOBS)
+	@for target in build/fuzz/tests/fuzz_*; do \
+	  case $$target in *_replay) continue;; esac; \
+	  name=$${target##*/fuzz_}; mkdir -p build/corpus/$$name; \
+	  echo "== $$name"; \
+	  $$target -max_total_time=$(or $(SECONDS),60) -print_final_stats=1 -verbosity=0 \
+	    build/corpus/$$name tests/native/fuzz/corpus/$$name || exit 1; \
+	done
+
+wheel: $(VENV)/.dev  ## build the wheel into dist/
+	@$(BIN)/pip wheel -q --no-deps --no-build-isolation -w dist .
+	@ls dist
+
+clean:  ## remove everything that was built
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(VENV)/bin/python:
+	@scripts/setup-venv $(PYTHON) $(VENV)
+
+$(VENV)/.installed: $(VENV)/bin/python pyproject.toml $(NATIVE_SOURCES)
+	@echo "setting up $(VENV) …" >&2
+	@$(BIN)/pip install -q --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.installed
+	@$(BIN)/pip install -q --group dev
+	@scripts/setup-tests
+	@touch $@

@@ -1,0 +1,1 @@
+"""The programs opd and opctl; the only place that prints or exits."""

@@ -1,0 +1,247 @@
+"""``opd``, the daemon: reads its command line and settings, then runs or says what is wrong."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from opd import __version__
+from opd.config.layers import Override, load
+from opd.config.nearest import did_you_mean
+from opd.config.problems import Problem, raise_problems
+from opd.config.settings import Config, Origin, SamplingSettings
+from opd.errors import ConfigError, OpdError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EXIT_CONFIG = 78
+
+_EPILOG = """\
+examples:
+  opd                                        sample every CPU, 99 times a second
+  opd -e cpu-clock:999hz -e page-faults      two events
+  opd --session-dir /tmp/s --endpoint ipc:///tmp/s/opd.sock --log-format console
+  opd --config /etc/opd/opd.toml --check-config
+
+Settings come from /etc/opd/opd.toml and conf.d/*.toml beside it; flags win.
+Runs in the foreground. SIGTERM ends it, SIGHUP reloads, SIGUSR1 logs statistics.
+"""
+
+# Where each flag's value belongs in the settings.
+_SETTINGS = {
+    "session_dir": ("--session-dir", "daemon.session_dir"),
+    "endpoint": ("--endpoint", "daemon.endpoint"),
+    "interval": ("--interval", "daemon.interval"),
+    "log_format": ("--log-format", "daemon.log_format"),
+    "verbose": ("--verbose", "daemon.verbose"),
+    "event": ("--event", "sampling.events"),
+    "separate": ("--separate", "sampling.separate"),
+    "callgraph": ("--callgraph", "sampling.callgraph"),
+    "cpus": ("--cpus", "sampling.cpus"),
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, with every mistake as a ConfigError: opd exits 78, not 2."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(message, hint=f"{self.prog} --help shows the options")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``opd``; returns its exit status: 0, 1, 77 or 78."""
+    try:
+        return _run(sys.argv[1:] if argv is None else argv)
+    except OpdError as error:
+        _complain(error)
+        return error.exit_status
+    except BrokenPipeError:
+        # Whoever read the listing has seen enough; keep the interpreter from flushing into it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _run(argv: Sequence[str]) -> int:
+    parser = _parser()
+    options, rest = parser.parse_known_args(argv)
+    if rest:
+        _refuse(parser, rest)
+    if options.list_events:
+        _print_events(options.format)
+        return 0
+    config = _settle(options)
+    if options.check_config:
+        return 0
+    from opd.service.daemon import run  # noqa: PLC0415  (a check must not load the sampler)
+
+    status: int = run(config, replay=options.replay, strict=options.strict)
+    return status
+
+
+def _parser() -> _Parser:
+    parser = _Parser(
+        prog="opd",
+        description="A continuous, system-wide profiler. Ask it questions with opctl.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--config", metavar="FILE", help="settings; default /etc/opd/opd.toml where it exists")
+    add("--session-dir", metavar="DIR", help="where the history is kept; created when missing")
+    add("--endpoint", metavar="URL", help="where to listen: ipc:///PATH")
+    add(
+        "--event",
+        "-e",
+        metavar="SPEC",
+        action="append",
+        help="what to sample: NAME[:mods][:COUNT], COUNT a period or 999hz; repeatable",
+    )
+    add("--separate", metavar="LIST", help="keep apart: thread, cpu or all, by commas")
+    add("--callgraph", metavar="KIND", help="call chains: fp or off")
+    add("--interval", metavar="SECONDS", help="length of a window (default: 10)")
+    add("--cpus", metavar="LIST", help="which CPUs, such as 0-3,8")
+    add("--replay", metavar="FILE", help="import a perf.data file, then serve")
+    add(
+        "--strict",
+        action="store_true",
+        help="refuse to start where a feature cannot run (concerns features only)",
+    )
+    add("--check-config", action="store_true", help="read all settings and flags; exit 0 or 78")
+    add("--list-events", action="store_true", help="show the events of this machine")
+    add("--format", choices=("table", "json"), default="table", help="of --list-events")
+    add("--log-format", metavar="KIND", help="log lines: auto, console or json")
+    add("--verbose", action="store_true", default=None, help="log debug lines too")
+    add("--version", action="version", version=f"opd {__version__}")
+    return parser
+
+
+def _refuse(parser: _Parser, rest: Sequence[str]) -> NoReturn:
+    known = [word for action in parser._actions for word in action.option_strings]  # noqa: SLF001
+    lines = []
+    for token in rest:
+        word = token.split("=")[0]
+        if word.startswith("-") and word != "--":
+            lines.append(f"unknown option {word!r}{did_you_mean(word, known)}")
+        else:
+            lines.append(f"unexpected argument {token!r}")
+    parser.error("\n".join(lines))
+
+
+def _overrides(options: argparse.Namespace) -> dict[str, Override]:
+    overrides = {}
+    for name, (flag, key) in _SETTINGS.items():
+        value: Any = getattr(options, name)
+        if value is None:
+            continue
+        if name == "separate" and value:
+            value = [word.strip() for word in value.split(",")]
+        overrides[key] = Override(flag, value)
+    return overrides
+
+
+def _settle(options: argparse.Namespace) -> Config:
+    """Settings and flags as one, and asked of this machine: events, CPUs, files."""
+    problems: list[Problem] = []
+    config: Config | None = None
+    try:
+        config = load(_overrides(options), options.config)
+    except ConfigError as error:
+        problems += _problems_of(error)
+    # Of settings that cannot be read, what the flags say is checked all the same.
+    problems += _machine_problems(config or _flags_alone(options))
+    if options.replay is not None:
+        problems += _replay_problems(options.replay)
+    raise_problems(problems)
+    if config is None:
+        raise ConfigError("the settings cannot be read")
+    return config
+
+
+def _flags_alone(options: argparse.Namespace) -> Config:
+    sampling = SamplingSettings(
+        events=tuple(options.event or ("cpu-clock",)), cpus=options.cpus or ""
+    )
+    sources = {"sampling.events": "--event", "sampling.cpus": "--cpus"}
+    return Config(sampling=sampling, origin=Origin(sources=sources))
+
+
+def _problems_of(error: ConfigError) -> list[Problem]:
+    return [Problem("", "", error.message, error.hint)]
+
+
+def _machine_problems(config: Config) -> list[Problem]:
+    from opd.events import parse_events, select_cpus  # noqa: PLC0415  (--version needs no events)
+
+    def source(key: str) -> str:
+        name = config.origin.sources.get(key, "")
+        return f"{name}: {key}" if name.startswith("/") else name
+
+    problems = []
+    try:
+        events, where = config.sampling.events, source("sampling.events")
+        parse_events(events, source=where, idle=config.sampling.idle)
+    except ConfigError as error:
+        problems += _problems_of(error)
+    try:
+        select_cpus(config.sampling.cpus)
+    except ConfigError as error:
+        problems.append(Problem(source("sampling.cpus"), "", error.message, error.hint))
+    return problems
+
+
+def _replay_problems(replay: str) -> list[Problem]:
+    if not replay:
+        return [Problem("--replay", "", "expected a file, got nothing")]
+    file = Path(replay)
+    try:
+        # Opened only when it is a file: a FIFO would wait for its writer.
+        if file.stat() and not file.is_file():
+            return [Problem("--replay", "", f"{replay}: expected a perf.data file, it is no file")]
+        file.open("rb").close()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        return [Problem("--replay", "", f"{replay}: cannot read it: {reason}")]
+    return []
+
+
+def _print_events(form: str) -> None:
+    import msgspec  # noqa: PLC0415
+
+    from opd.events import list_events  # noqa: PLC0415
+
+    listings = list_events()
+    if form == "json":
+        print(json.dumps({"events": msgspec.to_builtins(listings)}))
+        return
+    rows = [("EVENT", "KIND", "UNIT", "DEFAULT", "HERE")]
+    for event in listings:
+        here = "yes" if event.available else f"no: {event.reason}"
+        name = " or ".join((event.name, *event.aliases))
+        rows.append((name, event.kind, event.unit, event.default, here))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, [*widths, 0], strict=True)]
+        print("  ".join(cells).rstrip())
+    sys.stdout.flush()
+
+
+def _complain(error: OpdError) -> None:
+    for line in error.message.splitlines() or [""]:
+        print(f"opd: error: {_plain(line)}", file=sys.stderr)
+    for line in (error.hint or "").splitlines():
+        print(f"opd: hint: {_plain(line)}", file=sys.stderr)
+
+
+def _plain(text: str) -> str:
+    """Without terminal controls: names of files and keys come from anywhere."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

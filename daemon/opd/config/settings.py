@@ -1,0 +1,221 @@
+"""The settings of opd. These structs are the reference.
+
+``etc/opd/opd.toml`` is rendered from them (``python -m opd.config.reference``),
+and a test holds the two together. Each field's ``Meta`` says what it is
+(``description``), what an error asks for (``extra["expected"]``), and, where a
+type cannot say it, what else must hold (``extra["check"]``: value → the
+reason why not, empty when right).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from opd.config.layers import Override
+
+# sun_path holds 108 bytes with the NUL, and the PUB socket adds ".pub".
+ENDPOINT_PATH_BYTES = 103
+RING_KIB_MOST = 65536
+
+
+def _is_endpoint(value: Any) -> str:  # noqa: ANN401  (asked about whatever the file holds)
+    if value == "":
+        return ""
+    if value.startswith("tcp://"):
+        return "tcp endpoints are refused until they have CURVE"
+    if not value.startswith("ipc://"):
+        return "it does not start with ipc://"
+    path = value.removeprefix("ipc://")
+    if path == "" or path[0] in "@*" or "\0" in path:
+        return "it must name a socket file"
+    if len(path.encode(errors="surrogateescape")) > ENDPOINT_PATH_BYTES:
+        return f"a socket's path has at most {ENDPOINT_PATH_BYTES} bytes"
+    return ""
+
+
+def _is_path(value: Any) -> str:  # noqa: ANN401
+    return "it contains a NUL character" if "\0" in value else ""
+
+
+def _is_finite(value: Any) -> str:  # noqa: ANN401
+    return "" if math.isfinite(value) else "it is not a finite number"
+
+
+def _is_power_of_two(value: Any) -> str:  # noqa: ANN401
+    return "" if value & (value - 1) == 0 else "it is not a power of two"
+
+
+def _is_not_empty(value: Any) -> str:  # noqa: ANN401
+    return "" if value else "at least one event is needed"
+
+
+def _says(
+    description: str,
+    expected: str,
+    check: Callable[[Any], str] | None = None,
+    *,
+    ge: float | None = None,
+    le: float | None = None,
+) -> msgspec.Meta:
+    extra = {"expected": expected, "check": check}
+    return msgspec.Meta(description=description, extra=extra, ge=ge, le=le)
+
+
+class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The daemon itself: where it listens, where it keeps, how it speaks."""
+
+    endpoint: Annotated[
+        str,
+        _says(
+            "Where opd listens. Empty: ipc:///run/opd/opd.sock for root, else"
+            " $XDG_RUNTIME_DIR/opd/opd.sock. $OPD_ENDPOINT overrides this line.",
+            "a socket as ipc:///PATH",
+            _is_endpoint,
+        ),
+    ] = ""
+    session_dir: Annotated[
+        str,
+        _says(
+            "Where the history is kept. Created when missing. Empty: /var/lib/opd for root,"
+            " else $XDG_STATE_HOME/opd (~/.local/state/opd).",
+            "the path of a directory",
+            _is_path,
+        ),
+    ] = ""
+    interval: Annotated[
+        float,
+        _says(
+            "Seconds of one window: how often hits are taken, named and stored.",
+            "seconds between 0.1 and 3600",
+            _is_finite,
+            ge=0.1,
+            le=3600,
+        ),
+    ] = 10.0
+    log_format: Annotated[
+        Literal["auto", "console", "json"],
+        _says(
+            "How log lines look: console, json, or auto (console on a terminal, else json).",
+            "auto, console or json",
+        ),
+    ] = "auto"
+    verbose: Annotated[bool, _says("Log debug lines too.", "true or false")] = False
+
+
+class SamplingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What is sampled, where, and what is kept apart."""
+
+    events: Annotated[
+        tuple[str, ...],
+        _says(
+            "What to sample, each as NAME[:mods][:COUNT]; COUNT is a period or a rate such as"
+            " 999hz. `opd --list-events` shows the names. A missing PMU falls back:"
+            " cycles:p, cycles, cpu-clock.",
+            "a list of event specifications",
+            _is_not_empty,
+        ),
+    ] = ("cycles:p",)
+    callgraph: Annotated[
+        Literal["fp", "off"],
+        _says("Call chains: fp (frame pointers) or off.", "fp or off"),
+    ] = "fp"
+    cpus: Annotated[
+        str,
+        _says(
+            "Which CPUs, such as 0-3,8. Empty: those online less isolcpus and nohz_full.",
+            "a list of CPUs such as 0-3,8",
+        ),
+    ] = ""
+    separate: Annotated[
+        tuple[Literal["thread", "cpu", "all"], ...],
+        _says(
+            "What else keeps samples apart: thread, cpu, or all of them.",
+            "a list among thread, cpu, all",
+        ),
+    ] = ()
+    idle: Annotated[
+        Literal["exclude", "irq"],
+        _says(
+            "Idle CPUs: exclude their samples, or irq (keep the interrupt work done there).",
+            "exclude or irq",
+        ),
+    ] = "exclude"
+    ring_kib: Annotated[
+        int,
+        _says(
+            "Size in KiB of the ring shared with the kernel, one for each CPU.",
+            f"a power of two between 4 and {RING_KIB_MOST}",
+            _is_power_of_two,
+            ge=4,
+            le=RING_KIB_MOST,
+        ),
+    ] = 512
+
+    @property
+    def separate_thread(self) -> bool:
+        """Whether threads are kept apart."""
+        return "thread" in self.separate or "all" in self.separate
+
+    @property
+    def separate_cpu(self) -> bool:
+        """Whether CPUs are kept apart."""
+        return "cpu" in self.separate or "all" in self.separate
+
+
+class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The worker that names and stores windows."""
+
+    worker_memory_mib: Annotated[
+        int,
+        _says(
+            "Memory in MiB that the worker may use before it is ended and started anew.",
+            "MiB between 64 and 65536",
+            ge=64,
+            le=65536,
+        ),
+    ] = 512
+    queue_mib: Annotated[
+        int,
+        _says(
+            "MiB of windows kept while the worker does not answer; beyond it the oldest"
+            " are dropped and counted.",
+            "MiB between 1 and 16384",
+            ge=1,
+            le=16384,
+        ),
+    ] = 64
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """How a Config came to be: what ``reload`` reads again, and who set what.
+
+    ``path`` is the main file as asked (None: the default one), ``overrides``
+    what the command line gave, ``sources`` maps ``section.key`` to the file
+    or flag that set it; a key at its default has no entry.
+    """
+
+    path: str | None = None
+    overrides: Mapping[str, Override] = {}
+    sources: Mapping[str, str] = {}
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """All settings, checked, with ``endpoint`` and ``session_dir`` filled in."""
+
+    daemon: DaemonSettings = DaemonSettings()
+    sampling: SamplingSettings = SamplingSettings()
+    store: StoreSettings = StoreSettings()
+    origin: Origin = Origin()
+
+
+SECTIONS: dict[str, type[msgspec.Struct]] = {
+    "daemon": DaemonSettings,
+    "sampling": SamplingSettings,
+    "store": StoreSettings,
+}

@@ -1,0 +1,275 @@
+"""Import of a perf.data file into a store: the same pipeline as live, nothing dropped.
+
+Runs in the client (``opctl --session-dir DIR import FILE``) or in a child of
+the daemon (``python -m opd.importing``), never in the daemon itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from opd.errors import OpdError, RecordFileError
+from opd.sampling.live import image_info, make_window
+from opd.sampling.window import EventInfo, RunInfo
+from opd.store.writer import StoreWriter
+from opd.symbols.resolver import Resolver
+from opd_native.importer import Importer
+from opd_native.perfdata import EventAttr, PerfDataError, PerfDataFile
+
+WINDOW_NS = 10_000_000_000
+_HASH_CHUNK = 1 << 20
+_PERF_TYPE_SOFTWARE = 1
+_CLOCKS = (0, 1)  # PERF_COUNT_SW_CPU_CLOCK, _TASK_CLOCK
+_SW_DUMMY = 9
+
+Progress = Callable[[int, int], None]
+
+
+def import_perf_data(
+    fd: int,
+    directory: str | os.PathLike[str],
+    *,
+    name: str = "",
+    origin: str = "",
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Import the recording in the regular file ``fd`` as a session of its own.
+
+    ``name`` is the session's (default: the file's name from ``origin``).
+    Returns ``{"session", "run", "events", "samples", "lost", "windows",
+    "complete", "already", "detail"}``; ``complete`` is False when the file
+    ends early or is corrupt, and ``detail`` then says how far it got. The
+    same bytes under the same name are imported once. ``progress`` is told
+    (bytes done, bytes in all). Raises RecordFileError when nothing can be
+    read as a recording, StoreError.
+    """
+    path = Path(directory)
+    session = name or Path(origin).name or "import"
+    status = os.fstat(fd)
+    run = _identity_of(fd, session)
+    try:
+        data = PerfDataFile(fd)
+    except PerfDataError as error:
+        raise RecordFileError(
+            f"{origin or 'the file'}: {error.reason}",
+            hint="expected a perf.data file as written by perf record",
+        ) from error
+    with data, Importer(data) as importer:
+        resolver = Resolver(_kernel_build_id(data))
+        writer = StoreWriter(path, resolver)
+        try:
+            return _Import(
+                fd, data, importer, writer, resolver, progress=progress, size=status.st_size
+            ).run(
+                session=session, run=run, origin=origin, mtime_ns=status.st_mtime_ns
+            )
+        finally:
+            writer.close()
+
+
+def _identity_of(fd: int, session: str) -> str:
+    """Give the run's id: the same bytes under the same name are the same run."""
+    digest = hashlib.sha256(session.encode(errors="surrogateescape") + b"\0")
+    at = 0
+    while chunk := os.pread(fd, _HASH_CHUNK, at):
+        digest.update(chunk)
+        at += len(chunk)
+    return digest.hexdigest()[:32]
+
+
+def _kernel_build_id(data: PerfDataFile) -> str:
+    for entry in data.build_ids:
+        if entry.path.startswith("[kernel.kallsyms]"):
+            return entry.build_id
+    return ""
+
+
+def _is_clock(attr: EventAttr) -> bool:
+    return attr.type == _PERF_TYPE_SOFTWARE and attr.config in _CLOCKS
+
+
+def _event_infos(attrs: list[EventAttr]) -> list[EventInfo]:
+    """Give the events in the attrs' order, without perf's trailing dummy ones."""
+    infos = [
+        EventInfo(
+            name=attr.name,
+            source=attr.name,
+            unit="ns" if _is_clock(attr) else "count",
+            hz=attr.sample_period if attr.frequency else None,
+            period=None if attr.frequency else attr.sample_period,
+        )
+        for attr in attrs
+    ]
+    while (
+        len(infos) > 1
+        and attrs[len(infos) - 1].type == _PERF_TYPE_SOFTWARE
+        and (attrs[len(infos) - 1].config == _SW_DUMMY)
+    ):
+        infos.pop()
+    return infos
+
+
+class _Import:
+    """One import: feeds windows until the recording ends."""
+
+    def __init__(
+        self,
+        fd: int,
+        data: PerfDataFile,
+        importer: Importer,
+        writer: StoreWriter,
+        resolver: Resolver,
+        *,
+        progress: Progress | None,
+        size: int,
+    ) -> None:
+        self._fd = fd
+        self._data = data
+        self._importer = importer
+        self._writer = writer
+        self._resolver = resolver
+        self._progress = progress
+        self._size = size
+        self._lost = 0
+        self._sequence = 0
+        self._samples = 0
+
+    def run(self, *, session: str, run: str, origin: str, mtime_ns: int) -> dict[str, Any]:
+        data = self._data
+        # Attrs of the pipe layout come with the first records.
+        first = self._importer.feed(0)
+        offset = self._offset(first, mtime_ns)
+        began = offset + (first or 0)
+        info = RunInfo(
+            run=run,
+            boot="",
+            kind="import",
+            session=session,
+            origin=origin,
+            kernel_release=data.os_release,
+            kernel_build_id=_kernel_build_id(data),
+            host=data.hostname,
+            cpus=data.cpus_online,
+            started_ns=began,
+            events=_event_infos(data.attrs),
+        )
+        self._writer.open_run(info)
+        already = False
+        start = first
+        while start is not None:
+            end = (start // WINDOW_NS + 1) * WINDOW_NS
+            following = self._importer.feed(end)
+            already = not self._store(offset + start, offset + end) or already
+            start = following
+        if self._sequence == 0:
+            self._store(began, began)
+        self._writer.finish()
+        return self._summary(session, run, info, already=already)
+
+    def _offset(self, first: int | None, mtime_ns: int) -> int:
+        """Give wall clock minus the records' clock, in ns."""
+        clock = self._data.clock_data
+        if clock is not None:
+            return clock.wall_ns - clock.clock_ns
+        # The file was last written when its last sample had been taken.
+        last = self._data.sample_time[1] if self._data.sample_time else self._last_time(first)
+        return mtime_ns - last
+
+    def _last_time(self, first: int | None) -> int:
+        """Give the time of the last sample by reading the recording once ahead, ns."""
+        with PerfDataFile(self._fd) as ahead, Importer(ahead) as reader:
+            reader.feed()
+            return reader.take().counts["last_time"] or first or 0
+
+    def _store(self, start_ns: int, end_ns: int) -> bool:
+        native = self._importer.take()
+        if text := self._importer.kernel_text():
+            self._resolver.set_kernel_text(text)
+        images = self._importer.take_images()
+        while images:
+            self._writer.add_images([(image_info(image), None) for image in images])
+            images = self._importer.take_images()
+        stats = self._data.stats()
+        lost, self._lost = (
+            stats.lost + stats.lost_samples - self._lost,
+            (stats.lost + stats.lost_samples),
+        )
+        counts = native.counts
+        names = (
+            "samples",
+            "idle",
+            "hash_full",
+            "no_mapping",
+            "stack_truncated",
+            "unwind_failed",
+            "inexact_ip",
+        )
+        quality = {
+            **{key: counts[key] for key in names},
+            "ring_full": lost,
+            "late": stats.late,
+            "bad_records": stats.skipped_records,
+            "elapsed_ns": max(counts["last_time"] - counts["first_time"], 0)
+            * max(self._data.cpus_online, 1),
+        }
+        self._samples += counts["samples"]
+        window = make_window(native, self._sequence, start_ns, end_ns, quality)
+        self._sequence += 1
+        if self._progress is not None:
+            self._progress(min(stats.bytes, self._size), self._size)
+        return self._writer.append(window).new
+
+    def _summary(self, session: str, run: str, info: RunInfo, *, already: bool) -> dict[str, Any]:
+        stats = self._data.stats()
+        detail = ""
+        if stats.end_error:
+            detail = (
+                f"the recording ends at byte {stats.end_offset} of {self._size}: "
+                f"{stats.end_reason}; kept {self._samples} samples before it"
+            )
+        elif self._data.interrupted:
+            detail = "perf record was interrupted; everything up to there was kept"
+        if stats.skipped_records:
+            detail += f"{'; ' if detail else ''}{stats.skipped_records} corrupt records skipped"
+        if stats.unknown_id:
+            detail += f"{'; ' if detail else ''}{stats.unknown_id} samples of no known event"
+        return {
+            "session": session,
+            "run": run,
+            "events": [event.name for event in info.events],
+            "samples": self._samples,
+            "lost": stats.lost + stats.lost_samples,
+            "windows": self._sequence,
+            "complete": not (stats.end_error or stats.skipped_records or stats.unknown_id),
+            "already": already,
+            "detail": detail,
+        }
+
+
+def main() -> int:
+    """Import for the daemon: the file as an inherited fd, the result as JSON on stdout."""
+    parser = argparse.ArgumentParser(prog="opd.importing")
+    parser.add_argument("--directory", required=True)
+    parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--name", default="")
+    parser.add_argument("--origin", default="")
+    options = parser.parse_args()
+    try:
+        result: dict[str, Any] = import_perf_data(
+            options.fd, options.directory, name=options.name, origin=options.origin
+        )
+    except OpdError as error:
+        result = {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
+    json.dump(result, sys.stdout)
+    return 1 if "error" in result else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Questions and answers: wire protocol, server, client, back ends."""

@@ -1,0 +1,109 @@
+"""What the server asks of the daemon, and the same answers from a store alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from opd.errors import UsageError
+
+from . import tables
+
+if TYPE_CHECKING:
+    from opd.store.queries import Reader, ReportResult
+
+DEFAULT_SORT = ("comm", "image", "symbol")
+DEFAULT_TOP = 20
+LIVE_RANGE_NS = 3600 * 1_000_000_000
+
+
+class Backend(Protocol):
+    """Answers one method each, as plain maps of what msgpack holds.
+
+    Called from several threads at once. Raises OpdError with what the peer
+    is told. ``params`` are checked: only known names, ``sort`` a tuple of
+    str, ``top`` an int (0: all), ``event``, ``session``, ``since`` and
+    ``until`` str, ``seconds`` a number; what was not asked for is not there.
+    """
+
+    def hello(self) -> dict[str, Any]:
+        """``{"capabilities": {…}}`` and whatever else; the server adds its own part."""
+        ...
+
+    def status(self) -> dict[str, Any]:
+        """All of the status but ``messages``, which the server adds."""
+        ...
+
+    def report(self, params: dict[str, Any]) -> dict[str, Any]:
+        """``{"event", "total", "weight_total", "rows": table, "quality"}``."""
+        ...
+
+    def top(self, params: dict[str, Any]) -> dict[str, Any]:
+        """As report, of the last ``seconds``."""
+        ...
+
+    def events(self) -> dict[str, Any]:
+        """``{"events": [{"name", "source", "unit", "hz", "period"}]}``."""
+        ...
+
+    def doctor(self) -> dict[str, Any]:
+        """``{"findings": [{"name", "ok", "detail", "remedy"}]}``."""
+        ...
+
+    def dump(self) -> dict[str, Any]:
+        """Returns after every sample taken before the call is in the store."""
+        ...
+
+    def start(self) -> dict[str, Any]:
+        """Go on sampling: ``{"sampling": true}``."""
+        ...
+
+    def stop(self) -> dict[str, Any]:
+        """Stop sampling, go on answering: ``{"sampling": false}``."""
+        ...
+
+    def shutdown(self) -> dict[str, Any]:
+        """Begin to end and return at once; the answer is still sent."""
+        ...
+
+    def import_file(self, fd: int, *, name: str, size: int, origin: str) -> dict[str, Any]:
+        """Import the ``size`` bytes of ``fd``, a file without a name at offset 0.
+
+        ``fd`` is the server's and closed when this returns. ``name`` and
+        ``origin`` may be "".
+        """
+        ...
+
+
+def report_answer(reader: Reader, params: dict[str, Any], *, live: bool = False) -> dict[str, Any]:
+    """Answer ``report`` from a store.
+
+    ``live``: without a range or a session, the last hour instead of everything.
+    """
+    import time  # noqa: PLC0415
+
+    from opd.store.queries import ReportQuery  # noqa: PLC0415
+    from opd.store.times import parse_time  # noqa: PLC0415
+
+    now = time.time_ns()
+    since, until = (
+        parse_time(params[name], now_ns=now) if name in params else None
+        for name in ("since", "until")
+    )
+    if since is not None and until is not None and since >= until:
+        raise UsageError(f"--since {params['since']} is not before --until {params['until']}")
+    if live and since is None and until is None and "session" not in params:
+        since = now - LIVE_RANGE_NS
+    query = ReportQuery(
+        event=params.get("event"),
+        sort=params.get("sort", DEFAULT_SORT),
+        top=params.get("top", DEFAULT_TOP),
+        since_ns=since,
+        until_ns=until,
+        session=params.get("session"),
+    )
+    return report_map(reader.report(query))
+
+
+def report_map(result: ReportResult) -> dict[str, Any]:
+    """A store's result as it travels: columns, percent by weight, quality."""
+    raise NotImplementedError

@@ -1,0 +1,207 @@
+"""A small synchronous client. Imports zmq and msgpack and little else."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+import zmq
+
+from opd.errors import (
+    ConfigError,
+    NoDaemonError,
+    OperationFailedError,
+    OpdError,
+    PermissionDeniedError,
+    ProtocolError,
+    UsageError,
+)
+
+from . import endpoint as endpoints
+from . import protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import BinaryIO
+
+ANSWER_SECONDS = 5.0
+"""How long a daemon that runs may take to show that it does."""
+
+CALL_SECONDS = {
+    "report": 120.0,
+    "top": 120.0,
+    "doctor": 60.0,
+    "dump": 300.0,
+    "import_end": 7200.0,
+}
+_PING_EVERY_SECONDS = 1.0
+_PING = "ping"
+
+
+class Client:
+    """One connection to a daemon.
+
+    The constructor connects to the socket file plainly first, so that it
+    raises at once: NoDaemonError (with how to start one) or
+    PermissionDeniedError; UsageError for what is no endpoint.
+    """
+
+    def __init__(self, endpoint: str, *, answer_seconds: float = ANSWER_SECONDS) -> None:
+        self.endpoint = endpoint
+        self._answer_seconds = answer_seconds
+        try:
+            self._path = endpoints.socket_path(endpoint)
+        except ConfigError as error:
+            raise UsageError(error.message, hint=error.hint) from error
+        self.daemon_pid = self._find_daemon()
+        self._serial = 0
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._dealer = self._context.socket(zmq.DEALER)
+        self._dealer.setsockopt(zmq.LINGER, 0)
+        self._monitor = self._dealer.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        self._dealer.connect(endpoint)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close at once; answers that are still to come are lost."""
+        self._dealer.disable_monitor()
+        self._dealer.close()
+        self._context.term()
+
+    def call(
+        self, method: str, params: dict[str, Any] | None = None, *, seconds: float | None = None
+    ) -> Any:  # noqa: ANN401 - each method has its own result
+        """Call and wait for the result.
+
+        Raises what the daemon answered as the OpdError it was there, and
+        OperationFailedError naming the daemon's pid when it went away, does
+        not answer in 5 s, or takes longer than ``seconds``.
+        """
+        limit = seconds or CALL_SECONDS.get(method, self._answer_seconds)
+        self._serial += 1
+        self._dealer.send(protocol.encode_request(self._serial, method, params))
+        began = heard = time.monotonic()
+        pinged: float | None = None
+        poller = zmq.Poller()
+        poller.register(self._dealer, zmq.POLLIN)
+        poller.register(self._monitor, zmq.POLLIN)
+        while True:
+            now = time.monotonic()
+            if now - began >= limit:
+                raise self._no_answer(f"{method}: no answer in {limit:g} s")
+            # A long call is kept company by hellos, which a living daemon
+            # always answers at once: so a hung one is noticed all the same.
+            if limit > self._answer_seconds and pinged is None and now - heard > _PING_EVERY_SECONDS:
+                self._dealer.send(protocol.encode_request(_PING, "hello"))
+                pinged = now
+            if pinged is not None and now - pinged >= self._answer_seconds - _PING_EVERY_SECONDS:
+                raise self._no_answer(f"{method}: no sign of life for {self._answer_seconds:g} s")
+            ready = dict(poller.poll(min(250, 1000 * (limit - (now - began)) + 1)))
+            if self._dealer in ready:
+                reply_id, result, error = self._receive()
+                if reply_id == self._serial:
+                    if error is not None:
+                        raise error
+                    return result
+                if reply_id is None and error is not None:
+                    raise error
+                if reply_id == _PING:
+                    pinged, heard = None, time.monotonic()
+            elif self._monitor in ready:
+                raise self._gone(method)
+
+    def send_file(
+        self,
+        file: BinaryIO,
+        *,
+        name: str,
+        origin: str,
+        progress: Callable[[int], None] | None = None,
+    ) -> Any:  # noqa: ANN401 - the import's result
+        """Stream a file to the daemon, which imports it; its result.
+
+        ``progress`` is told how many bytes have arrived. Raises as ``call``.
+        """
+        size = os.fstat(file.fileno()).st_size
+        begun = self.call("import_begin", {"name": name, "origin": origin, "size": size})
+        transfer, sent = begun["transfer"], 0
+        try:
+            while data := file.read(begun["chunk_bytes"]):
+                chunk = {"transfer": transfer, "offset": sent, "data": data}
+                # The spool's disk may be slow, the daemon is not.
+                self.call("import_chunk", chunk, seconds=60.0)
+                sent += len(data)
+                if progress is not None:
+                    progress(sent)
+        except (OSError, KeyboardInterrupt):
+            with contextlib.suppress(OpdError):
+                self.call("import_abort", {"transfer": transfer})
+            raise
+        return self.call("import_end", {"transfer": transfer, "size": sent})
+
+    def wait_until_gone(self, seconds: float) -> bool:
+        """Wait for the daemon's process to end; False when it is still there."""
+        deadline = time.monotonic() + seconds
+        try:
+            fd = os.pidfd_open(self.daemon_pid)
+        except OSError:
+            return True
+        try:
+            poller = zmq.Poller()
+            poller.register(fd, zmq.POLLIN)
+            return bool(poller.poll(max(0.0, deadline - time.monotonic()) * 1000))
+        finally:
+            os.close(fd)
+
+    def _find_daemon(self) -> int:
+        try:
+            with endpoints.connect_plain(self._path, self._answer_seconds) as plain:
+                return endpoints.peer_of(plain).pid
+        except PermissionError as error:
+            raise PermissionDeniedError(
+                f"{self._path}: {os.strerror(error.errno)}",
+                hint="run as root, or join the group that owns the socket (opd)",
+            ) from error
+        except TimeoutError as error:
+            raise self._stuck() from error
+        except OSError as error:
+            if error.errno == errno.EAGAIN:
+                raise self._stuck() from error
+            raise NoDaemonError(
+                f"no opd listens at {self.endpoint}",
+                hint=f"start one: opd --endpoint {self.endpoint}, or systemctl start opd",
+            ) from error
+
+    def _stuck(self) -> OperationFailedError:
+        pid = endpoints.holder_from_proc(self._path)
+        return OperationFailedError(
+            f"pid {pid} holds {self.endpoint} and accepts no connection", data={"pid": pid}
+        )
+
+    def _receive(self) -> tuple[protocol.RequestId, Any, OpdError | None]:
+        frames = self._dealer.recv_multipart(copy=False)
+        if len(frames) != 1:
+            raise ProtocolError(f"an answer of {len(frames)} frames")
+        return protocol.decode_reply(frames[0].buffer)
+
+    def _no_answer(self, what: str) -> OperationFailedError:
+        return OperationFailedError(
+            f"{what} from pid {self.daemon_pid}, which holds {self.endpoint}",
+            hint=f"is it stopped or stuck? see /proc/{self.daemon_pid}/status",
+            data={"pid": self.daemon_pid},
+        )
+
+    def _gone(self, method: str) -> OperationFailedError:
+        return OperationFailedError(
+            f"{method}: the daemon (pid {self.daemon_pid}) at {self.endpoint}"
+            " went away before it answered",
+            data={"pid": self.daemon_pid},
+        )

@@ -1,0 +1,142 @@
+"""The methods on the wire: their parameters, who may call them, how long they take."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from opd.config.nearest import did_you_mean
+from opd.errors import UnknownNameError, UsageError
+
+TOP_LIMIT = 1 << 31
+SECONDS_LIMIT = 86400.0
+TEXT_LIMIT = 4096
+
+
+class Param(NamedTuple):
+    """One named parameter: ``kind`` is text, texts, count, offset, seconds or bytes."""
+
+    kind: str
+    required: bool = False
+
+
+class Method(NamedTuple):
+    """One method. ``owner_only``: for uid 0 and the daemon's own. ``slow``: may take seconds."""
+
+    params: dict[str, Param] = {}  # noqa: RUF012 - a NamedTuple's default, never changed
+    owner_only: bool = False
+    slow: bool = False
+
+
+_RANGE = {"since": Param("text"), "until": Param("text")}
+_QUESTION = {
+    "sort": Param("texts"),
+    "top": Param("count"),
+    "event": Param("text"),
+}
+
+METHODS: dict[str, Method] = {
+    "hello": Method(),
+    "status": Method(),
+    "report": Method(
+        params={**_QUESTION, **_RANGE, "session": Param("text")},
+        slow=True,
+    ),
+    "top": Method(params={**_QUESTION, "seconds": Param("seconds")}, slow=True),
+    "events": Method(),
+    "doctor": Method(slow=True),
+    "dump": Method(slow=True),
+    "start": Method(owner_only=True),
+    "stop": Method(owner_only=True),
+    "shutdown": Method(owner_only=True),
+    "import_begin": Method(
+        params={"name": Param("text"), "origin": Param("text"), "size": Param("offset")}
+    ),
+    "import_chunk": Method(
+        params={
+            "transfer": Param("text", required=True),
+            "offset": Param("offset", required=True),
+            "data": Param("bytes", required=True),
+        }
+    ),
+    "import_end": Method(
+        params={
+            "transfer": Param("text", required=True),
+            "size": Param("offset", required=True),
+        },
+        slow=True,
+    ),
+    "import_abort": Method(params={"transfer": Param("text", required=True)}),
+}
+
+
+def find(name: str) -> Method:
+    """The method ``name``. Raises UnknownNameError with the closest and all valid ones."""
+    method = METHODS.get(name)
+    if method is None:
+        raise UnknownNameError(
+            f"no method {name[:100]!r}{did_you_mean(name[:100], METHODS)}",
+            hint=f"there are: {' '.join(METHODS)}",
+        )
+    return method
+
+
+def check(name: str, method: Method, params: dict[str, Any]) -> dict[str, Any]:
+    """Checked ``params`` in one spelling each: ``sort`` a tuple, numbers in range; nil left out.
+
+    Raises UnknownNameError for a parameter the method lacks, UsageError for a
+    missing one or a wrong value.
+    """
+    checked: dict[str, Any] = {}
+    for key, value in params.items():
+        param = method.params.get(key)
+        if param is None:
+            raise UnknownNameError(
+                f"{name} has no parameter {key[:100]!r}{did_you_mean(key[:100], method.params)}",
+                hint=f"it takes: {' '.join(method.params) or 'none'}",
+            )
+        if value is not None:
+            checked[key] = _value(f"{name}: {key}", param.kind, value)
+    for key, param in method.params.items():
+        if param.required and key not in checked:
+            raise UsageError(f"{name} needs the parameter {key!r}")
+    return checked
+
+
+def _value(what: str, kind: str, value: Any) -> Any:  # noqa: ANN401 - as it came
+    good: bool
+    if kind == "text":
+        good = isinstance(value, str) and len(value) <= TEXT_LIMIT
+        expected = f"a string of at most {TEXT_LIMIT} characters"
+    elif kind == "texts":
+        if isinstance(value, str):
+            value = value.split(",")
+        good = isinstance(value, list) and all(isinstance(item, str) for item in value)
+        expected = "a list of strings, or one with commas"
+        value = tuple(item.strip() for item in value) if good else value
+        good = good and all(value)
+    elif kind == "count":
+        good = _is_int(value) and 0 <= value < TOP_LIMIT
+        expected = "an integer of 0 or more"
+    elif kind == "offset":
+        good = _is_int(value) and 0 <= value < 1 << 62
+        expected = "a number of bytes"
+    elif kind == "seconds":
+        good = isinstance(value, int | float) and not isinstance(value, bool)
+        good = good and 0 < value <= SECONDS_LIMIT
+        expected = f"seconds, more than 0 and at most {SECONDS_LIMIT:g}"
+    else:
+        good = isinstance(value, bytes)
+        expected = "bytes"
+    if not good:
+        raise UsageError(f"{what}: expected {expected}, got {_shown(value)}")
+    return value
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _shown(value: object) -> str:
+    if value is None or isinstance(value, bool | int | float | str):
+        return repr(value)[:100]
+    return f"a {type(value).__name__}"

@@ -1,0 +1,251 @@
+"""Live sampling: opens events by the ladder, cuts windows, follows CPU hotplug."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opd_native.errors import NativeError
+
+from opd.sampling.kernel import idle_ranges, module_ranges
+from opd.sampling.window import EventInfo, ImageInfo, Window
+from opd_native.sampler import EventAttr, Sampler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from opd.errors import OpdError
+    from opd.events import EventRequest
+    from opd_native.pipeline import NativeImage, NativeWindow
+
+STACK_DEPTH_DEFAULT = 127
+
+
+@dataclass(frozen=True, slots=True)
+class LadderStep:
+    """One event that the kernel refused, and what was tried next."""
+
+    asked: str
+    refused: str
+    errno: int
+    instead: str
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Running totals of the sampler at the last window, for differences."""
+
+    lost_samples: int = 0
+    lost_sideband: int = 0
+    throttled_ns: int = 0
+    late: int = 0
+    bad_records: int = 0
+
+
+class LiveSampling:
+    """One stretch of sampling with fixed events: a run of the store.
+
+    ``explain`` turns an errno of perf_event_open into the error to raise.
+    """
+
+    def __init__(
+        self,
+        requests: Sequence[EventRequest],
+        cpus: Sequence[int],
+        *,
+        callchain: bool,
+        separate_thread: bool,
+        separate_cpu: bool,
+        ring_bytes: int,
+        explain: Callable[[int, str], OpdError],
+        proc: str = "/proc",
+    ) -> None:
+        self.ladder: list[LadderStep] = []
+        self.events: list[EventInfo] = []
+        self.paused = False
+        self._cut_lock = threading.Lock()
+        self._sequence = 0
+        self._counted = Counted()
+        self._samples = self._idle = 0
+        try:
+            self._sampler = Sampler(
+                cpus,
+                callchain=callchain,
+                separate_thread=separate_thread,
+                separate_cpu=separate_cpu,
+                ring_bytes=ring_bytes,
+                stack_depth=_stack_depth(proc),
+                proc_root=proc,
+            )
+        except NativeError as error:
+            raise explain(error.errno or 0, requests[0].name) from error
+        try:
+            opened = [self._open(request, explain) for request in requests]
+            for name, start, end in module_ranges(proc):
+                self._sampler.add_module(name, start, end)
+            if not all(request.exclude_idle for request in opened):
+                self._sampler.set_idle(idle_ranges(proc))
+        except BaseException:
+            self._sampler.close()
+            raise
+        self._window_start = time.time_ns()
+        self._window_start_monotonic = time.monotonic_ns()
+
+    def _open(self, request: EventRequest, explain: Callable[[int, str], OpdError]) -> EventRequest:
+        rungs = (request, *request.fallbacks)
+        for i, rung in enumerate(rungs):
+            try:
+                self._sampler.add_event(_attr(rung))
+            except NativeError as error:
+                if i + 1 == len(rungs):
+                    raise explain(error.errno or 0, rung.name) from error
+                self.ladder.append(
+                    LadderStep(request.name, rung.name, error.errno or 0, rungs[i + 1].name)
+                )
+                continue
+            self.events.append(
+                EventInfo(
+                    name=request.name,
+                    source=rung.name,
+                    unit=rung.unit,
+                    hz=rung.hz,
+                    period=rung.period,
+                )
+            )
+            return rung
+        raise AssertionError("a request has at least itself to try")
+
+    def start(self) -> None:
+        """Begin to sample."""
+        self._sampler.start()
+
+    def pause(self, *, paused: bool) -> None:
+        """Switch sampling off or on; the side-band is followed all the while."""
+        self._sampler.pause(paused=paused)
+        self.paused = paused
+
+    def set_cpus(self, cpus: Sequence[int]) -> int:
+        """Follow the list of online CPUs; how many have a ring."""
+        return self._sampler.set_cpus(cpus)
+
+    def take_images(self) -> list[tuple[ImageInfo, int | None]]:
+        """Take images first seen since the last call, each with its open file or None."""
+        return list(_image_infos(self._sampler.take_images()))
+
+    def cut(self, *, flush: bool = False) -> Window | None:
+        """End the window now. None when the drain thread did not answer in time.
+
+        With ``flush`` every sample taken before the call is in the window.
+        """
+        with self._cut_lock:
+            if flush:
+                self._sampler.flush(time.monotonic_ns())
+            native = self._sampler.take()
+            if native is None:
+                return None
+            end, end_monotonic = time.time_ns(), time.monotonic_ns()
+            stats = self._sampler.stats()
+            quality = self._quality(native, stats, end_monotonic - self._window_start_monotonic)
+            # The wall clock may have been set back: a window never ends before it starts.
+            window = make_window(
+                native, self._sequence, self._window_start, max(end, self._window_start), quality
+            )
+            self._sequence += 1
+            self._window_start, self._window_start_monotonic = end, end_monotonic
+            return window
+
+    def finish(self) -> Window | None:
+        """Stop sampling and cut the last window, with all that the rings held."""
+        self._sampler.stop()
+        return self.cut()
+
+    def close(self) -> None:
+        """Free the sampler."""
+        self._sampler.close()
+
+    def stats(self) -> dict[str, Any]:
+        """Give the native statistics, and samples and idle samples in finished windows."""
+        return {**self._sampler.stats(), "samples": self._samples, "idle": self._idle}
+
+    def _quality(
+        self, native: NativeWindow, stats: dict[str, Any], elapsed_ns: int
+    ) -> dict[str, int]:
+        now = Counted(**{name: int(stats[name]) for name in Counted.__dataclass_fields__})
+        before, self._counted = self._counted, now
+        counts = native.counts
+        self._samples += counts["samples"]
+        self._idle += counts["idle"]
+        return {
+            "samples": counts["samples"],
+            "idle": counts["idle"],
+            "ring_full": now.lost_samples - before.lost_samples,
+            "hash_full": counts["hash_full"],
+            "no_mapping": counts["no_mapping"],
+            "stack_truncated": counts["stack_truncated"],
+            "unwind_failed": counts["unwind_failed"],
+            "inexact_ip": counts["inexact_ip"],
+            "sideband_lost": now.lost_sideband - before.lost_sideband,
+            "throttled_ns": max(now.throttled_ns - before.throttled_ns, 0),
+            "late": now.late - before.late,
+            "bad_records": now.bad_records - before.bad_records,
+            "elapsed_ns": elapsed_ns * int(stats["cpus"]),
+        }
+
+
+def make_window(
+    native: NativeWindow, sequence: int, start_ns: int, end_ns: int, quality: dict[str, int]
+) -> Window:
+    """Give a native window its place in time."""
+    return Window(
+        sequence=sequence,
+        start_ns=start_ns,
+        end_ns=end_ns,
+        rows=native.rows,
+        sfiles=native.sfiles,
+        stacks=native.stacks,
+        quality=quality,
+        **native.columns,
+    )
+
+
+def image_info(image: NativeImage) -> ImageInfo:
+    """Give a native image without its open file."""
+    names = ImageInfo.__struct_fields__
+    return ImageInfo(**{name: getattr(image, name) for name in names})
+
+
+def _image_infos(images: Iterable[NativeImage]) -> Iterable[tuple[ImageInfo, int | None]]:
+    return ((image_info(image), image.fd if image.fd >= 0 else None) for image in images)
+
+
+def _attr(request: EventRequest) -> EventAttr:
+    return EventAttr(
+        type=request.type,
+        config=request.config,
+        config1=request.config1,
+        rate=request.hz if request.hz is not None else request.period or 1,
+        frequency=request.hz is not None,
+        exclude_user=request.exclude_user,
+        exclude_kernel=request.exclude_kernel,
+        exclude_hv=request.exclude_hv,
+        exclude_idle=request.exclude_idle,
+        precise_ip=request.precise_ip,
+    )
+
+
+def _stack_depth(proc: str) -> int:
+    """Give the kernel's limit on frames of a call chain."""
+    try:
+        return int((Path(proc) / "sys/kernel/perf_event_max_stack").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return STACK_DEPTH_DEFAULT
+
+
+def this_host() -> tuple[str, str]:
+    """Give the host's name and the kernel's release."""
+    name = os.uname()
+    return name.nodename, name.release

@@ -1,0 +1,1 @@
+"""Life cycle of the daemon: paths, signals, readiness, logs, what this machine allows."""

@@ -1,0 +1,123 @@
+"""The daemon's answers: what the server's handler threads call."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from opd.errors import OperationFailedError
+from opd.query.backend import report_answer
+from opd.service.imports import import_in_child
+from opd.service.status import status_of
+from opd.store.queries import open_reader
+
+if TYPE_CHECKING:
+    from opd.service.daemon import Daemon
+
+DUMP_TIMEOUT_S = 60.0
+
+
+class Answers:
+    """The Backend of ``opd.query`` over a running Daemon; any thread may call."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+
+    def hello(self) -> dict[str, Any]:
+        """Give the session that answers and what this daemon can do."""
+        sampling = self._daemon.sampling
+        events = [event.name for event in sampling.events] if sampling is not None else []
+        return {
+            "capabilities": {"sampling": sampling is not None, "events": events},
+            "session": self._daemon.session,
+        }
+
+    def status(self) -> dict[str, Any]:
+        """Give the contract's status, without ``messages``."""
+        daemon = self._daemon
+        with open_reader(daemon.directory) as reader:
+            quality = reader.quality(session=daemon.session)
+        with daemon.state_lock:
+            return status_of(
+                started=daemon.started,
+                sampling=daemon.sampling,
+                link=daemon.link.stats(),
+                quality=quality,
+            )
+
+    def report(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Answer from the store; live: the last hour unless asked otherwise."""
+        live = daemon_is_live(self._daemon) and "session" not in params
+        with open_reader(self._daemon.directory) as reader:
+            return report_answer(reader, {"session": self._daemon.session} | params, live=live)
+
+    def top(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Report the last ``seconds``, up to this moment."""
+        params = dict(params)
+        seconds = float(params.pop("seconds", 10.0))
+        if daemon_is_live(self._daemon):
+            self.dump()
+            params["since"] = f"{time.time() - seconds:.6f}"
+        return self.report(params)
+
+    def events(self) -> dict[str, Any]:
+        """Give the events of the session that answers."""
+        with open_reader(self._daemon.directory) as reader:
+            return {"events": msgspec.to_builtins(reader.events(self._daemon.session))}
+
+    def doctor(self) -> dict[str, Any]:
+        """Say what is off on this machine, as the daemon sees it."""
+        from opd.service.capabilities import examine  # noqa: PLC0415  (rarely asked)
+
+        return {"findings": msgspec.to_builtins(examine())}
+
+    def dump(self) -> dict[str, Any]:
+        """Return after every sample taken before the call can be queried."""
+        daemon = self._daemon
+        with daemon.state_lock:
+            loop = daemon.loop
+        if loop is None:
+            return {"dumped": True}
+        sequence = loop.cut_now()
+        if not daemon.link.wait_acknowledged(sequence, DUMP_TIMEOUT_S):
+            link = daemon.link.stats()
+            raise OperationFailedError(
+                f"window {sequence} was not stored within {DUMP_TIMEOUT_S:g} s",
+                hint=f"the worker is pid {link['pid']}; {link['waiting']} windows wait",
+            )
+        return {"dumped": True, "sequence": sequence}
+
+    def start(self) -> dict[str, Any]:
+        """Go on sampling."""
+        return self._pause(paused=False)
+
+    def stop(self) -> dict[str, Any]:
+        """Stop sampling; the daemon goes on answering."""
+        return self._pause(paused=True)
+
+    def _pause(self, *, paused: bool) -> dict[str, Any]:
+        daemon = self._daemon
+        with daemon.state_lock:
+            if daemon.sampling is None:
+                raise OperationFailedError("this daemon serves a recording, it does not sample")
+            daemon.sampling.pause(paused=paused)
+        daemon.log.info("sampling.stopped" if paused else "sampling.started")
+        return {"sampling": not paused}
+
+    def shutdown(self) -> dict[str, Any]:
+        """Begin to end."""
+        self._daemon.log.info("daemon.shutdown", reason="asked by a client")
+        self._daemon.end()
+        return {"stopping": True}
+
+    def import_file(self, fd: int, *, name: str, size: int, origin: str) -> dict[str, Any]:
+        """Import ``size`` bytes as a session of their own."""
+        self._daemon.log.info("import.started", origin=origin, bytes=size)
+        return import_in_child(fd, self._daemon.directory, name=name, origin=origin)
+
+
+def daemon_is_live(daemon: Daemon) -> bool:
+    """Tell whether the daemon samples, rather than serves a recording."""
+    return daemon.replay is None

@@ -1,0 +1,273 @@
+"""The daemon's life: everything it starts, in order, and ends, in the other order."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import threading
+import time
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opd import __version__
+from opd.config import reload
+from opd.errors import ConfigError, OpdError, OperationFailedError, RecordFileError, StoreError
+from opd.events import parse_events, select_cpus
+from opd.query.server import Server
+from opd.sampling.kernel import boot_id, kernel_build_id
+from opd.sampling.live import LiveSampling, this_host
+from opd.sampling.window import RunInfo
+from opd.service import log as logging
+from opd.service.answers import Answers
+from opd.service.imports import import_in_child
+from opd.service.refusals import explain_open_failure
+from opd.service.sdnotify import Notifier
+from opd.service.signals import Signals
+from opd.service.status import flat
+from opd.service.windows import WindowLoop
+from opd.store.handover import LinkEvent, WorkerLink
+
+if TYPE_CHECKING:
+    from opd.config.settings import Config
+
+LIVE_SESSION = "live"
+CLOSE_TIMEOUT_S = 30.0
+MIB = 1 << 20
+KIB = 1 << 10
+
+
+def run(config: Config, *, replay: str | None = None, strict: bool = False) -> int:
+    """Run opd in the foreground until SIGTERM or SIGINT; its exit status.
+
+    Raises OpdError for what keeps it from starting. ``strict`` concerns
+    extended features, of which there are none to fail yet.
+    """
+    del strict
+    logging.configure(config.daemon.log_format, verbose=config.daemon.verbose)
+    with Signals() as signals:
+        daemon = Daemon(config, replay=replay)
+        try:
+            daemon.start()
+            daemon.serve(signals)
+        finally:
+            daemon.stop()
+    return 0
+
+
+class Daemon:
+    """Owns sampling, the worker and the server.
+
+    Other threads (the server's handlers) read ``sampling`` and ``loop`` under
+    ``state_lock``; only the main thread changes them.
+    """
+
+    def __init__(self, config: Config, *, replay: str | None = None) -> None:
+        self._config = config
+        self.replay = replay
+        self.session = LIVE_SESSION
+        self.directory = Path(config.daemon.session_dir)
+        self.log = logging.get_logger()
+        self._notifier = Notifier.from_environment()
+        self.started = time.monotonic()
+        self.ending = threading.Event()
+        self.sampling: LiveSampling | None = None
+        self.loop: WindowLoop | None = None
+        self.state_lock = threading.Lock()  # sampling and loop change together
+        self.link = WorkerLink(
+            self.directory,
+            self._on_link,
+            queue_bytes=config.store.queue_mib * MIB,
+            memory_bytes=config.store.worker_memory_mib * MIB,
+        )
+        self.answers = Answers(self)
+        self._server = Server(
+            config.daemon.endpoint,
+            self.answers,
+            state_dir=self.directory,
+            failed=self._on_handler_failed,
+        )
+
+    # ---- life cycle, main thread
+
+    def start(self) -> None:
+        """Start everything; raises OpdError and leaves nothing behind ``stop`` cannot end."""
+        _raise_file_limit()
+        self._server.bind()
+        if self.replay is None:
+            # Before the store: permission is what most often is missing.
+            self._open_sampling(self._config)
+        try:
+            self.directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"{self._directory}: cannot create it: {error.strerror}") from error
+        self.link.start()
+        if self.replay is not None:
+            self.session = self._import_replay(self.replay)["session"]
+        else:
+            self._start_sampling()
+        self._server.start()
+        self.log.info(
+            "daemon.ready",
+            version=__version__,
+            endpoint=self._config.daemon.endpoint,
+            session_dir=str(self.directory),
+        )
+        self._notifier.ready("sampling" if self.replay is None else "serving a recording")
+
+    def serve(self, signals: Signals) -> None:
+        """Wait for signals until one of them, or ``shutdown``, ends the daemon."""
+        while not self.ending.is_set():
+            for name in signals.wait(1.0):
+                self.log.info("signal.received", signal=name)
+                if name in ("SIGTERM", "SIGINT"):
+                    self.ending.set()
+                elif name == "SIGHUP":
+                    self._reload()
+                elif name == "SIGUSR1":
+                    self.log.info("daemon.stats", **flat(self.answers.status()))
+            self._notifier.watchdog()
+
+    def stop(self) -> None:
+        """Dump, close, wait for every child. Never raises for what has not been started."""
+        self._notifier.stopping()
+        self._stop_sampling()
+        if not self.link.close(CLOSE_TIMEOUT_S):
+            self.log.error("store.incomplete", **flat(self.link.stats()))
+        self._server.stop()
+        self.log.info("daemon.stopped", uptime_seconds=round(time.monotonic() - self.started, 3))
+
+    def _open_sampling(self, config: Config) -> None:
+        requests = parse_events(config.sampling.events, idle=config.sampling.idle)
+        sampling = LiveSampling(
+            requests,
+            select_cpus(config.sampling.cpus),
+            callchain=config.sampling.callgraph == "fp",
+            separate_thread=config.sampling.separate_thread,
+            separate_cpu=config.sampling.separate_cpu,
+            ring_bytes=config.sampling.ring_kib * KIB,
+            explain=explain_open_failure,
+        )
+        for step in sampling.ladder:
+            self.log.warning(
+                "event.fallback",
+                event=step.asked,
+                refused=step.refused,
+                reason=os.strerror(step.errno),
+                instead=step.instead,
+            )
+        self.sampling = sampling
+
+    def _start_sampling(self) -> None:
+        sampling = self.sampling
+        if sampling is None:
+            raise OperationFailedError("sampling was not opened")
+        host, release = this_host()
+        self.link.open_run(
+            RunInfo(
+                run=uuid.uuid4().hex,
+                boot=boot_id(),
+                kind="live",
+                session=LIVE_SESSION,
+                origin="",
+                kernel_release=release,
+                kernel_build_id=kernel_build_id(),
+                host=host,
+                cpus=os.cpu_count() or 1,
+                started_ns=time.time_ns(),
+                events=sampling.events,
+            )
+        )
+        loop = WindowLoop(
+            sampling,
+            self.link,
+            interval_s=self._config.daemon.interval,
+            cpus_asked=self._config.sampling.cpus,
+            log=self.log,
+        )
+        sampling.start()
+        loop.start()
+        self.loop = loop
+
+    def _stop_sampling(self) -> None:
+        with self.state_lock:
+            sampling, loop = self.sampling, self.loop
+            self.sampling = self.loop = None
+            if loop is not None:
+                loop.stop()
+            if sampling is not None:
+                sampling.close()
+
+    def _reload(self) -> None:
+        self._notifier.reloading()
+        try:
+            config = reload(self._config)
+            parse_events(config.sampling.events, idle=config.sampling.idle)
+            select_cpus(config.sampling.cpus)
+        except ConfigError as error:
+            self.log.exception("config.refused", error=str(error))
+            self._notifier.ready()
+            return
+        before, self._config = self._config, config
+        logging.configure(config.daemon.log_format, verbose=config.daemon.verbose)
+        self.log = logging.get_logger()
+        fixed = [
+            name
+            for name in ("endpoint", "session_dir")
+            if getattr(config.daemon, name) != getattr(before.daemon, name)
+        ]
+        if fixed:
+            self.log.warning("config.needs_restart", keys=fixed)
+        if self.loop is not None:
+            self.loop.interval_s = config.daemon.interval
+        if config.sampling != before.sampling and self.replay is None:
+            self._restart_sampling(before)
+        self.log.info("config.reloaded")
+        self._notifier.ready()
+
+    def _restart_sampling(self, before: Config) -> None:
+        self._stop_sampling()
+        try:
+            self._open_sampling(self._config)
+        except OpdError as error:
+            # What worked a moment ago goes on.
+            self.log.exception("config.refused", error=str(error))
+            self._config = before
+            self._open_sampling(before)
+        self._start_sampling()
+
+    def _import_replay(self, path: str) -> dict[str, Any]:
+        try:
+            with Path(path).open("rb") as file:
+                result = import_in_child(file.fileno(), self.directory, name="", origin=path)
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot read it: {error.strerror}") from error
+        except RecordFileError as error:
+            raise ConfigError(error.message, hint=error.hint) from error
+        level = "info" if result["complete"] else "warning"
+        getattr(self.log, level)("replay.imported", **flat(result))
+        return result
+
+    # ---- told by the link and the server, on their threads
+
+    def _on_link(self, event: LinkEvent) -> None:
+        levels = {"ready": "info", "stored": "debug", "line": "info"}
+        level = levels.get(event.kind, "error")
+        getattr(self.log, level)(f"worker.{event.kind}", **event.fields)
+        if event.kind == "stored":
+            self._server.publish("window", event.fields)
+
+    def end(self) -> None:
+        """Begin to end: wakes the main thread."""
+        self.ending.set()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def _on_handler_failed(self, method: str, error: Exception) -> None:
+        self.log.error("query.broken", method=method, error=repr(error))
+
+
+def _raise_file_limit() -> None:
+    """Take all the open files that the hard limit allows: events and images need them."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,0 +1,113 @@
+"""What opd says of itself: its own CPU, memory and losses."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+if TYPE_CHECKING:
+    from opd.sampling.live import LiveSampling
+
+NS = 1_000_000_000
+
+
+def self_cpu_seconds() -> float:
+    """Give the CPU time of this process and of the children it has reaped, in seconds."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def self_pss_bytes() -> int:
+    """Give this process's proportional set size in bytes."""
+    return int(psutil.Process().memory_full_info().pss)
+
+
+def status_of(
+    *,
+    started: float,
+    sampling: LiveSampling | None,
+    link: dict[str, Any],
+    quality: dict[str, Any],
+) -> dict[str, Any]:
+    """Give the ``status`` answer of DESIGN's contract, less ``messages``.
+
+    ``started`` is CLOCK_MONOTONIC in seconds; ``link`` the worker link's
+    statistics. Times are in the unit of their name.
+    """
+    worker_cpu, worker_pss = float(link["cpu_seconds"]), int(link["pss_bytes"])
+    cpu = self_cpu_seconds() + worker_cpu
+    answer: dict[str, Any] = {
+        "pid": os.getpid(),
+        "uptime_seconds": time.monotonic() - started,
+        "sampling": sampling is not None and not sampling.paused,
+        "events": [],
+        "features": {},
+        "cpu_seconds": cpu,
+        "pss_bytes": self_pss_bytes() + worker_pss,
+        "ns_per_sample": None,
+        "samples": 0,
+        "quality": quality,
+        "worker": {"pid": link["pid"], "cpu_seconds": worker_cpu, "pss_bytes": worker_pss}
+        | {
+            name: link[name]
+            for name in ("waiting", "waiting_bytes", "windows_stored", "windows_dropped")
+        },
+        "ladder": [],
+    }
+    if sampling is not None:
+        stats = sampling.stats()
+        samples = int(stats["samples"])
+        answer |= {
+            "events": [
+                {
+                    "name": event.name,
+                    "source": event.source,
+                    "unit": event.unit,
+                    "hz": event.hz,
+                    "period": event.period,
+                }
+                for event in sampling.events
+            ],
+            "samples": samples,
+            "ns_per_sample": cpu * NS / samples if samples else None,
+            "ladder": [
+                f"{step.asked}: {step.refused} refused ({os.strerror(step.errno)}), "
+                f"took {step.instead}"
+                for step in sampling.ladder
+            ],
+            "drain": {
+                "cpu_seconds": stats["drain_cpu_ns"] / NS,
+                "records": stats["records"],
+                "wakes": stats["wakes"],
+                "late": stats["late"],
+                "bad_records": stats["bad_records"],
+                "sideband_lost": stats["lost_sideband"],
+                "cpus": stats["cpus"],
+                "ring_bytes": stats["ring_bytes"],
+                "processes": stats["pipeline"]["spaces"]["processes"],
+                "threads": stats["pipeline"]["spaces"]["threads"],
+                "images": stats["pipeline"]["images"]["live"],
+                "refused": {
+                    "processes": stats["pipeline"]["spaces"]["refused_processes"],
+                    "threads": stats["pipeline"]["spaces"]["refused_threads"],
+                    "mappings": stats["pipeline"]["spaces"]["refused_mappings"],
+                    "images": stats["pipeline"]["images"]["refused"],
+                    "image_files": stats["pipeline"]["images"]["fds_refused"],
+                },
+            },
+        }
+    return answer
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Give nested values under dotted names, for one log line."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, dict):
+            flat |= flat(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat

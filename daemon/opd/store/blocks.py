@@ -1,0 +1,105 @@
+"""The compressed blocks of the store: columns of unsigned numbers.
+
+A block is a zlib stream (its checksum finds damage) over: u8 number of
+columns; for each column u8 width in bytes (1, 2, 4, 8) and u32 count; then for
+each column its bytes in planes, lowest byte of every number first. Planes put
+the mostly-zero high bytes together, which is what makes it small.
+
+A window has two blocks. ``groups``: its sample files (event, mode, tgid + 1,
+tid + 1, cpu + 1, image, comm, unit) and, for each (sample file, symbol) with
+hits, those two, hits and excess; weight = hits * unit + excess. ``rows``: the
+number of rows of each group, then stack, hits and excess of each row.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from array import array
+from typing import TYPE_CHECKING
+
+from opd.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_COLUMN = struct.Struct("<BI")
+_WIDTHS = {1: "B", 2: "H", 4: "I", 8: "Q"}
+# 6 against 1: a tenth smaller for a third of a millisecond a window.
+_LEVEL = 6
+# What a block may claim before it is believed to be damaged.
+_LARGEST = 256 << 20
+
+SFILE_COLUMNS = 8
+GROUP_COLUMNS = 4
+ROW_COLUMNS = 4
+
+
+def pack(columns: Sequence[Sequence[int]]) -> bytes:
+    """The block of the columns; every number is 0..2**64-1."""
+    header = bytearray([len(columns)])
+    planes: list[bytes] = []
+    for column in columns:
+        largest = max(column, default=0)
+        width = 1 if largest < 1 << 8 else 2 if largest < 1 << 16 else 4 if largest < 1 << 32 else 8
+        data = array(_WIDTHS[width], column).tobytes()
+        header += _COLUMN.pack(width, len(column))
+        planes.extend(data[plane::width] for plane in range(width))
+    return zlib.compress(bytes(header) + b"".join(planes), _LEVEL)
+
+
+def unpack(block: bytes, columns: int) -> list[array[int]]:
+    """The columns of a block. StoreError when it is damaged."""
+    inflate = zlib.decompressobj()
+    try:
+        data = inflate.decompress(block, _LARGEST)
+    except zlib.error as error:
+        raise StoreError(f"damaged block: {error}") from error
+    if not inflate.eof or not data or data[0] != columns:
+        raise StoreError("damaged block: cut short or of another kind")
+    at = 1 + columns * _COLUMN.size
+    if len(data) < at:
+        raise StoreError("damaged block: no room for its header")
+    result: list[array[int]] = []
+    for index in range(columns):
+        width, count = _COLUMN.unpack_from(data, 1 + index * _COLUMN.size)
+        end = at + width * count
+        if width not in _WIDTHS or end > len(data):
+            raise StoreError("damaged block: a column reaches past its end")
+        column = array(_WIDTHS[width])
+        if width == 1:
+            column.frombytes(data[at:end])
+        else:
+            whole = bytearray(width * count)
+            for plane in range(width):
+                whole[plane::width] = data[at + plane * count : at + (plane + 1) * count]
+            column.frombytes(bytes(whole))
+        result.append(column)
+        at = end
+    return result
+
+
+def unpack_groups(block: bytes) -> list[array[int]]:
+    """The twelve columns of a ``groups`` block, checked to fit together."""
+    columns = unpack(block, SFILE_COLUMNS + GROUP_COLUMNS)
+    sfiles = len(columns[0])
+    sfile, symbol, hits, excess = columns[SFILE_COLUMNS:]
+    _same_length(columns[:SFILE_COLUMNS])
+    _same_length((sfile, symbol, hits, excess))
+    if len(sfile) and max(sfile) >= sfiles:
+        raise StoreError("damaged block: a group names a sample file that is not there")
+    return columns
+
+
+def unpack_rows(block: bytes) -> list[array[int]]:
+    """The four columns of a ``rows`` block: rows a group, stack, hits, excess."""
+    columns = unpack(block, ROW_COLUMNS)
+    _same_length(columns[1:])
+    if sum(columns[0]) != len(columns[1]):
+        raise StoreError("damaged block: groups and rows do not add up")
+    return columns
+
+
+def _same_length(columns: Iterable[array[int]]) -> None:
+    if len({len(column) for column in columns}) > 1:
+        raise StoreError("damaged block: columns of different lengths")

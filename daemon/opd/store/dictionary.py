@@ -1,0 +1,218 @@
+"""The numbers that windows use for names, images, frames and stacks.
+
+All calls happen inside the caller's write transaction; after a rollback the
+caller drops the dictionary and makes a new one, since what it cached may not
+exist. Caches have two generations: when the young one is full it becomes the
+old one, and what is not asked for again goes with the next turn.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from itertools import repeat
+from operator import attrgetter
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from opd.store.blocks import pack
+from opd.store.database import printable
+from opd.store.schema import IMAGE_DELETED
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Hashable, Sequence
+
+    from opd.sampling.window import ImageInfo
+
+K = TypeVar("K", bound="Hashable")
+V = TypeVar("V")
+
+_NAMES_CACHED = 8192
+_IMAGES_CACHED = 4096
+# SQLite's limit on bound values was 999 for long.
+_ASKED_AT_ONCE = 500
+
+
+class Cache(Generic[K, V]):
+    """A dict of at most about ``2 * limit`` entries, oldest unused ones gone first."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._young: dict[K, V] = {}
+        self._old: dict[K, V] = {}
+
+    def get(self, key: K) -> V | None:
+        """The value, which counts as a use."""
+        value = self._young.get(key)
+        if value is None:
+            value = self._old.get(key)
+            if value is not None:
+                self[key] = value
+        return value
+
+    def __setitem__(self, key: K, value: V) -> None:
+        if len(self._young) >= self._limit:
+            self._old = self._young
+            self._young = {}
+        self._young[key] = value
+
+    def __len__(self) -> int:
+        return len(self._young) + len(self._old)
+
+
+class Frame(NamedTuple):
+    """A frame not stored yet: numbers of image and names, kind of the name."""
+
+    image: int
+    address: int
+    caller: int
+    name: int
+    raw: int
+    kind: int
+
+
+def text_hash(text: str) -> int:
+    """48 bits of a hash: six bytes a name in the index."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=6).digest(), "big")
+
+
+class Dictionary:
+    """Finds or makes the numbers in one connection."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._names: Cache[str, int] = Cache(_NAMES_CACHED)
+        self._images: Cache[tuple[bytes, str], int] = Cache(_IMAGES_CACHED)
+
+    def name(self, text: str) -> int:
+        """The number of a text (made valid UTF-8)."""
+        number = self._names.get(text)
+        if number is None:
+            shown = printable(text)
+            hashed = text_hash(shown)
+            row = self._connection.execute(
+                "SELECT id FROM names WHERE hash = ? AND text = ?", (hashed, shown)
+            ).fetchone()
+            if row is None:
+                number = self._insert("INSERT INTO names (hash, text) VALUES (?, ?)", hashed, shown)
+            else:
+                number = int(row[0])
+            self._names[text] = number
+        return number
+
+    def image(self, info: ImageInfo, identity: bytes) -> int:
+        """The number of an image: one for each identity and path."""
+        key = (identity, info.path)
+        number = self._images.get(key)
+        if number is None:
+            path = self.name(info.path)
+            flags = IMAGE_DELETED if info.deleted else 0
+            row = self._connection.execute(
+                "SELECT id, flags FROM images WHERE identity = ? AND path = ?", (identity, path)
+            ).fetchone()
+            if row is None:
+                number = self._insert(
+                    "INSERT INTO images (identity, path, kind, build_id, flags)"
+                    " VALUES (?, ?, ?, ?, ?)",
+                    *(identity, path, info.kind, _hex(info.build_id), flags),
+                )
+            else:
+                number = int(row[0])
+                if row[1] != flags:
+                    self._connection.execute(
+                        "UPDATE images SET flags = ? WHERE id = ?", (flags, number)
+                    )
+            self._images[key] = number
+        return number
+
+    def add_frames(self, frames: Sequence[Frame]) -> dict[Frame, int]:
+        """Store frames; returns their numbers."""
+        if not frames:
+            return {}
+        # Neighbours in a file are near in number: differences are small.
+        ordered = sorted(set(frames), key=attrgetter("image", "address", "caller"))
+        first = self._next("frames")
+        steps: list[int] = []
+        image, address = -1, 0
+        for frame in ordered:
+            steps.append(frame.address - address if frame.image == image else frame.address)
+            image, address = frame.image, frame.address
+        block = pack(
+            [
+                [frame.image for frame in ordered],
+                steps,
+                [frame.caller for frame in ordered],
+                [frame.name for frame in ordered],
+                [frame.raw for frame in ordered],
+                [frame.kind for frame in ordered],
+            ]
+        )
+        self._insert("INSERT INTO frames VALUES (?, ?, ?)", first, len(ordered), block)
+        return dict(zip(ordered, range(first, first + len(ordered)), strict=True))
+
+    def stacks(self, identities: Sequence[bytes]) -> dict[bytes, int]:
+        """The numbers of those stacks that are stored."""
+        found: dict[bytes, int] = {}
+        for at in range(0, len(identities), _ASKED_AT_ONCE):
+            some = identities[at : at + _ASKED_AT_ONCE]
+            marks = ",".join(repeat("?", len(some)))
+            found.update(
+                self._connection.execute(
+                    f"SELECT identity, id FROM stacks WHERE identity IN ({marks})",  # noqa: S608
+                    some,
+                )
+            )
+        return found
+
+    def add_stacks(self, stacks: Sequence[tuple[tuple[int, ...], int, bytes]]) -> dict[bytes, int]:
+        """Store (frames root first, flags, identity) each; returns their numbers.
+
+        The block has, for each stack in order of its frames, flags, number of
+        frames, and how many of them it shares with the one before; then the
+        frames that are not shared.
+        """
+        if not stacks:
+            return {}
+        ordered = sorted(stacks)
+        first = self._next("stack_blocks")
+        shared: list[int] = []
+        rest: list[int] = []
+        before: tuple[int, ...] = ()
+        for frames, _flags, _identity in ordered:
+            same = 0
+            for one, other in zip(before, frames, strict=False):
+                if one != other:
+                    break
+                same += 1
+            shared.append(same)
+            rest.extend(frames[same:])
+            before = frames
+        block = pack(
+            [
+                [flags for _frames, flags, _identity in ordered],
+                [len(frames) for frames, _flags, _identity in ordered],
+                shared,
+                rest,
+            ]
+        )
+        self._insert("INSERT INTO stack_blocks VALUES (?, ?, ?)", first, len(ordered), block)
+        numbers = {stack[2]: first + index for index, stack in enumerate(ordered)}
+        # In order of the index, so that neighbours share a page.
+        self._connection.executemany("INSERT INTO stacks VALUES (?, ?)", sorted(numbers.items()))
+        return numbers
+
+    def _insert(self, statement: str, *values: object) -> int:
+        number = self._connection.execute(statement, values).lastrowid
+        return 0 if number is None else number
+
+    def _next(self, table: str) -> int:
+        row = self._connection.execute(
+            f"SELECT first + count FROM {table} ORDER BY first DESC LIMIT 1"  # noqa: S608
+        ).fetchone()
+        return 1 if row is None else int(row[0])
+
+
+def _hex(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return b""

@@ -1,0 +1,289 @@
+"""What waits for the worker: bounded, in order, kept until acknowledged.
+
+No threads and no sockets here: :mod:`opd.store.handover` calls it under its
+lock.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import enum
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from opd.store import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from opd.sampling.window import ImageInfo, RunInfo, Window
+
+# Open files that wait; the files of older images are opened by path later.
+_FILES_WAITING = 256
+# A window that was in the worker's hands at so many crashes is given up.
+_CRASHES_A_WINDOW = 3
+_SETTLED_REMEMBERED = 1024
+
+
+class Fate(enum.Enum):
+    """What became of a window."""
+
+    WAITING = "waiting"
+    STORED = "stored"
+    LOST = "lost"
+
+
+@dataclass(eq=False)
+class Parcel:
+    """One message and the open files that go with it.
+
+    ``size`` is in bytes of columns, 0 unless it is a window; ``told`` are
+    lost samples of others that this window tells of.
+    """
+
+    run: RunInfo
+    message: messages.ToWorker
+    files: list[int] = field(default_factory=list)
+    sequence: int = -1
+    size: int = 0
+    samples: int = 0
+    told: int = 0
+    crashes: int = 0
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """The window it is."""
+        return (self.run.run, self.sequence)
+
+
+class Outbox:
+    """Parcels to send, windows sent and not acknowledged, and counters."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._queue: collections.deque[Parcel] = collections.deque()
+        self._sent: collections.deque[Parcel] = collections.deque()
+        # Images that a worker was told, by run, for the next worker.
+        self._announced: dict[str, dict[int, ImageInfo]] = {}
+        self._told: RunInfo | None = None
+        self._lost_samples = 0
+        self._files_waiting = 0
+        self._fates: dict[tuple[str, int], Fate] = {}
+        self.run: RunInfo | None = None
+        self.waiting_windows = 0
+        self.waiting_bytes = 0
+        self.counters: collections.Counter[str] = collections.Counter()
+        self.refused: collections.Counter[str] = collections.Counter()
+
+    # ---- in
+
+    def open_run(self, run: RunInfo) -> None:
+        """Windows and images from now on are of this run."""
+        self.run = messages.wire_run(run)
+        self._queue.append(Parcel(self.run, messages.Run(self.run)))
+
+    def add_images(self, run: RunInfo, images: Sequence[tuple[ImageInfo, int | None]]) -> None:
+        """Images; the outbox closes their files."""
+        for at in range(0, len(images), messages.FILES_A_MESSAGE):
+            some = images[at : at + messages.FILES_A_MESSAGE]
+            wires = [messages.wire_image(info, file=fd is not None) for info, fd in some]
+            files = [fd for _info, fd in some if fd is not None]
+            self._files_waiting += len(files)
+            self._queue.append(Parcel(run, messages.Images(wires), files))
+        self._shed_files()
+
+    def add_window(self, run: RunInfo, window: Window) -> list[Parcel]:
+        """A window; returns those that had to be dropped for it, oldest first."""
+        samples = int(window.quality.get("samples", 0))
+        parcel = Parcel(run, messages.Append(window), [], window.sequence, _size(window), samples)
+        self._queue.append(parcel)
+        self._fates[parcel.key] = Fate.WAITING
+        self.counters["windows"] += 1
+        self.waiting_windows += 1
+        self.waiting_bytes += parcel.size
+        dropped = []
+        while self.waiting_bytes > self._limit_bytes:
+            oldest = next((parcel for parcel in self._queue if parcel.size), None)
+            if oldest is None:
+                break
+            self._queue.remove(oldest)
+            self.counters["windows_dropped"] += 1
+            self._lose(oldest)
+            dropped.append(oldest)
+        return dropped
+
+    # ---- out
+
+    def take(self) -> list[Parcel]:
+        """The next parcels to send, in order; none when there is nothing to send.
+
+        When they are of another run than the worker knows, that run and its
+        images go first. Their files are the caller's to close.
+        """
+        if not self._queue:
+            return []
+        parcel = self._queue.popleft()
+        self._files_waiting -= len(parcel.files)
+        run = parcel.run
+        parcels: list[Parcel] = []
+        if self._told is not run and not isinstance(parcel.message, messages.Run):
+            parcels.append(Parcel(run, messages.Run(run)))
+        if self._told is None or self._told.run != run.run:
+            if isinstance(parcel.message, messages.Run):
+                parcels.append(parcel)
+            parcels.extend(self._again(run))
+            self._forget_runs(run)
+        elif isinstance(parcel.message, messages.Run):
+            parcels.append(parcel)
+        self._told = run
+        if isinstance(parcel.message, messages.Images):
+            known = self._announced.setdefault(run.run, {})
+            for wire in parcel.message.images:
+                known[wire.info.uid] = messages.image_of(wire)
+            parcels.append(parcel)
+        elif isinstance(parcel.message, messages.Append):
+            self._tell_losses(parcel)
+            self._sent.append(parcel)
+            parcels.append(parcel)
+        return parcels
+
+    def _again(self, run: RunInfo) -> list[Parcel]:
+        """The images of the run that an earlier worker was told, without files."""
+        images = list(self._announced.get(run.run, {}).values())
+        size = messages.FILES_A_MESSAGE
+        return [
+            Parcel(
+                run,
+                messages.Images(
+                    [messages.wire_image(info, file=False) for info in images[at : at + size]]
+                ),
+            )
+            for at in range(0, len(images), size)
+        ]
+
+    def _forget_runs(self, now: RunInfo) -> None:
+        """Drop the images of runs that nothing waits for."""
+        alive = {parcel.run.run for parcel in (*self._queue, *self._sent)} | {now.run}
+        if self.run is not None:
+            alive.add(self.run.run)
+        for run in set(self._announced) - alive:
+            del self._announced[run]
+
+    def _tell_losses(self, parcel: Parcel) -> None:
+        """Let the window carry the samples of those lost since the last one."""
+        if self._lost_samples and isinstance(parcel.message, messages.Append):
+            window = parcel.message.window
+            dropped = window.quality.get("window_dropped", 0) + self._lost_samples
+            quality = {**window.quality, "window_dropped": dropped}
+            parcel.message = messages.Append(msgspec.structs.replace(window, quality=quality))
+            parcel.told += self._lost_samples
+            self._lost_samples = 0
+
+    # ---- answers
+
+    def stored(self, run: str, sequence: int, *, new: bool, samples: int, size: int) -> None:
+        """The worker has it."""
+        parcel = self._settle(run, sequence)
+        if parcel is None:
+            return
+        self.waiting_bytes -= parcel.size
+        self.waiting_windows -= 1
+        self._decide(parcel, Fate.STORED)
+        self.counters["windows_stored"] += 1
+        self.counters["windows_again"] += not new
+        self.counters["samples_stored"] += samples
+        self.counters["bytes_stored"] += size
+
+    def refuse(self, run: str, sequence: int, reason: str) -> int:
+        """The worker will not have it; returns the samples lost."""
+        parcel = self._settle(run, sequence)
+        if parcel is None:
+            return 0
+        self.refused[reason] += 1
+        self._lose(parcel)
+        return parcel.samples
+
+    def worker_died(self, *, crashed: bool) -> Parcel | None:
+        """What was not acknowledged goes first to the next worker.
+
+        A window that crashed too many workers is returned, and lost.
+        """
+        self._told = None
+        given_up = None
+        if crashed and self._sent:
+            self._sent[0].crashes += 1
+            if self._sent[0].crashes >= _CRASHES_A_WINDOW:
+                given_up = self._sent.popleft()
+                self.refused["worker_died"] += 1
+                self._lose(given_up)
+        self._queue.extendleft(reversed(self._sent))
+        self._sent.clear()
+        return given_up
+
+    def abandon(self) -> None:
+        """Nothing will be sent any more: count the windows, close the files."""
+        for parcel in (*self._sent, *self._queue):
+            _close_all(parcel.files)
+            if parcel.size:
+                self.counters["windows_dropped"] += 1
+                self._lose(parcel)
+        self._sent.clear()
+        self._queue.clear()
+
+    def fate(self, sequence: int) -> Fate | None:
+        """What became of a window of the current run, if it is remembered."""
+        return self._fates.get((self.run.run, sequence)) if self.run else None
+
+    def _settle(self, run: str, sequence: int) -> Parcel | None:
+        for parcel in self._sent:
+            if parcel.key == (run, sequence):
+                self._sent.remove(parcel)
+                return parcel
+        return None
+
+    def _lose(self, parcel: Parcel) -> None:
+        self.waiting_bytes -= parcel.size
+        self.waiting_windows -= 1
+        self._lost_samples += parcel.samples + parcel.told
+        self.counters["samples_dropped"] += parcel.samples
+        self._decide(parcel, Fate.LOST)
+
+    def _decide(self, parcel: Parcel, fate: Fate) -> None:
+        """Remember the fate; forget the oldest decided ones."""
+        self._fates.pop(parcel.key, None)
+        self._fates[parcel.key] = fate
+        if len(self._fates) > _SETTLED_REMEMBERED + self.waiting_windows:
+            for key, known in self._fates.items():
+                if known is not Fate.WAITING:
+                    del self._fates[key]
+                    break
+
+    def _shed_files(self) -> None:
+        """Close the files of the oldest images while too many wait."""
+        for parcel in self._queue:
+            if self._files_waiting <= _FILES_WAITING:
+                return
+            if parcel.files and isinstance(parcel.message, messages.Images):
+                self.counters["image_files_shed"] += len(parcel.files)
+                self._files_waiting -= len(parcel.files)
+                _close_all(parcel.files)
+                for wire in parcel.message.images:
+                    wire.file = False
+
+
+def _size(window: Window) -> int:
+    """Bytes of the window's columns, at least 1."""
+    return 1 + sum(
+        len(value) for value in msgspec.structs.astuple(window) if isinstance(value, bytes)
+    )
+
+
+def _close_all(files: list[int]) -> None:
+    for fd in files:
+        with contextlib.suppress(OSError):
+            os.close(fd)
+    files.clear()

@@ -1,0 +1,97 @@
+"""The quality of a stretch of a session: what was lost, degraded, missing.
+
+``hz_effective`` is ``hz_asked * (1 - throttled / elapsed) * taken / (taken +
+lost)``: throttled and elapsed in CPU time (wall-clock time times CPUs), taken
+and lost in samples of all events. It is None for an event with a fixed period.
+
+``windows.missing`` are the gaps in the run's sequence numbers: between the
+windows of the range, and before the first one when the range is open at its
+start and the run began in this session.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from opd.store.schema import QUALITY_COLUMNS
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable
+
+    from opd.sampling.window import EventInfo
+
+_LOST = ("ring_full", "window_dropped", "hash_full")
+_DEGRADED = ("no_mapping", "stack_truncated", "unwind_failed", "inexact_ip", "unnamed")
+
+_SUMS = ", ".join(f"sum({name})" for name in QUALITY_COLUMNS)
+
+
+class Stretch(NamedTuple):
+    """The windows of one row of ``runs`` that overlap a range of time."""
+
+    run: int
+    where: str
+    values: tuple[int, ...]
+    from_start: bool
+
+
+def stretch_of(
+    run: int, since_ns: int | None, until_ns: int | None, longest_ns: int, *, first: bool
+) -> Stretch:
+    """``where`` is about a table ``windows``; ``first``: the run began here."""
+    where = "windows.run = ?"
+    values = [run]
+    if since_ns is not None:
+        # Overlaps the range; the bound on the start lets the index find it.
+        where += " AND start_ns >= ? AND (end_ns > ? OR start_ns >= ?)"
+        values += [since_ns - longest_ns, since_ns, since_ns]
+    if until_ns is not None:
+        where += " AND start_ns < ?"
+        values.append(until_ns)
+    return Stretch(run, where, tuple(values), since_ns is None and first)
+
+
+def read_quality(
+    connection: sqlite3.Connection, stretches: Iterable[Stretch], event: EventInfo | None
+) -> dict[str, object]:
+    """The ``quality`` of DESIGN's wire protocol, summed over the stretches."""
+    sums = dict.fromkeys(QUALITY_COLUMNS, 0)
+    have = missing = 0
+    for stretch in stretches:
+        count, first, last, *row = connection.execute(
+            f"SELECT count(*), min(sequence), max(sequence), {_SUMS}"  # noqa: S608
+            f" FROM windows WHERE {stretch.where}",
+            stretch.values,
+        ).fetchone()
+        if not count:
+            continue
+        have += count
+        missing += last + 1 - (0 if stretch.from_start else first) - count
+        for name, value in zip(QUALITY_COLUMNS, row, strict=True):
+            sums[name] += value
+    hz = event.hz if event else None
+    return {
+        "hz_asked": hz,
+        "hz_effective": None if hz is None else _effective(hz, sums),
+        "source": event.source if event else "",
+        "lost": {name: sums[name] for name in _LOST},
+        "degraded": {name: sums[name] for name in _DEGRADED},
+        "throttled_seconds": sums["throttled_ns"] / 1e9,
+        "idle": sums["idle"],
+        "windows": {"have": have, "missing": missing},
+        "frames": {
+            "named": sums["frames_named"],
+            "ranges": sums["frames_ranges"],
+            "unknown": sums["frames_unknown"],
+        },
+    }
+
+
+def _effective(hz: int, sums: dict[str, int]) -> float:
+    elapsed, throttled = sums["elapsed_ns"], sums["throttled_ns"]
+    taken = sums["samples"]
+    lost = sum(sums[name] for name in _LOST)
+    running = 1 - min(1.0, throttled / elapsed) if elapsed else 1.0
+    kept = taken / (taken + lost) if taken + lost else 1.0
+    return hz * running * kept

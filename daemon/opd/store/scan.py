@@ -1,0 +1,212 @@
+"""Sums hits over a range of time: from roll-ups where it can, else from windows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from opd.errors import StoreError
+from opd.store.blocks import SFILE_COLUMNS, unpack_groups
+from opd.store.quality import stretch_of
+from opd.store.schema import MINUTE_NS
+
+if TYPE_CHECKING:
+    import sqlite3
+    from array import array
+    from collections.abc import Sequence
+
+_ROLLED_KEYS = frozenset(("comm", "image", "symbol", "event", "mode"))
+_FAR = 1 << 62
+_SYMBOL_BITS = 40
+
+Cell = int | str
+
+
+class Part(NamedTuple):
+    """A run as a scan sees it: names of its events, and the numbers of those wanted."""
+
+    id: int
+    events: Sequence[str]
+    wanted: set[int]
+    longest_ns: int
+
+
+class Scan:
+    """Hits by sort keys, over all runs added.
+
+    ``sums``: for each tuple of cells (numbers of names for texts; the event's
+    name) samples and weight. ``totals``: the same by event. ``damaged``:
+    windows whose block could not be read.
+    """
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        sort: Sequence[str],
+        since_ns: int | None,
+        until_ns: int | None,
+        *,
+        rolled: bool = True,
+    ) -> None:
+        self._connection = connection
+        self.sort = tuple(sort)
+        self._since = since_ns
+        self._until = until_ns
+        self._rolled = rolled and _ROLLED_KEYS.issuperset(sort)
+        self.sums: dict[tuple[Cell, ...], list[int]] = {}
+        self.totals: dict[str, list[int]] = {}
+        self.damaged = 0
+
+    def add_run(self, run: Part, *, minutes_until: int, hours_until: int) -> None:
+        """Add the hits of a run; the roll-ups hold whole minutes and hours below these."""
+        since = -_FAR if self._since is None else self._since
+        until = _FAR if self._until is None else self._until
+        # Whole minutes [first, last) of windows that start in them.
+        first = -(-since // MINUTE_NS)
+        last = min(until // MINUTE_NS, minutes_until)
+        if not self._rolled or first >= last:
+            self._add_windows(run, since, until)
+            return
+        first_hour = -(-first // 60)
+        last_hour = min(last // 60, hours_until)
+        if first_hour < last_hour:
+            self._add_buckets(run, "minutes", first, first_hour * 60)
+            self._add_buckets(run, "hours", first_hour, last_hour)
+            self._add_buckets(run, "minutes", last_hour * 60, last)
+        else:
+            self._add_buckets(run, "minutes", first, last)
+        if self._since is not None:
+            self._add_windows(run, since, first * MINUTE_NS)
+        self._add_windows(run, last * MINUTE_NS, until, overlapping=False)
+
+    # ---- roll-ups
+
+    def _add_buckets(self, run: Part, table: str, first: int, last: int) -> None:
+        """Whole minutes or hours [first, last)."""
+        if first >= last:
+            return
+        bucket = table.removesuffix("s")
+        columns = ", ".join(["event", *[key for key in self.sort if key != "event"]])
+        rows = self._connection.execute(
+            f"SELECT {columns}, sum(samples), sum(weight) FROM {table}"  # noqa: S608
+            f" WHERE run = ? AND {bucket} >= ? AND {bucket} < ?"
+            f" AND event IN ({', '.join(str(event) for event in sorted(run.wanted))})"
+            f" GROUP BY {columns}",
+            (run.id, first, last),
+        )
+        place = self.sort.index("event") if "event" in self.sort else None
+        for event, *cells, samples, weight in rows:
+            name = run.events[event]
+            if place is not None:
+                cells.insert(place, name)
+            self._add(tuple(cells), name, samples, weight)
+
+    def _add(self, key: tuple[Cell, ...], event: str, samples: int, weight: int) -> None:
+        for entry in (
+            self.sums.setdefault(key, [0, 0]),
+            self.totals.setdefault(event, [0, 0]),
+        ):
+            entry[0] += samples
+            entry[1] += weight
+
+    # ---- windows
+
+    def _add_windows(self, run: Part, since: int, until: int, *, overlapping: bool = True) -> None:
+        """Windows that overlap [since, until), or those that start in it."""
+        stretch = stretch_of(
+            run.id,
+            None if since == -_FAR else since,
+            None if until == _FAR else until,
+            run.longest_ns if overlapping else 0,
+            first=False,
+        )
+        blocks = self._connection.execute(
+            "SELECT groups FROM windows JOIN blocks ON blocks.window = windows.id"  # noqa: S608
+            f" WHERE {stretch.where}",
+            stretch.values,
+        )
+        adder = _WindowAdder(self.sort, run.events, run.wanted)
+        for (block,) in blocks:
+            try:
+                adder.add(unpack_groups(block))
+            except StoreError:
+                self.damaged += 1
+        for key, event, samples, weight in adder.results():
+            self._add(key, event, samples, weight)
+
+
+class _WindowAdder:
+    """Sums groups of many windows of one run.
+
+    The cells that a sample file gives are put in a table once; a group then
+    costs one lookup by a number made of that and its symbol.
+    """
+
+    def __init__(self, sort: Sequence[str], events: Sequence[str], wanted: set[int]) -> None:
+        self._sort = sort
+        self._events = events
+        self._wanted = wanted
+        self._by_symbol = "symbol" in sort
+        self._cells: dict[tuple[Cell, ...], int] = {}
+        self._samples: dict[int, int] = {}
+        self._weights: dict[int, int] = {}
+
+    def add(self, columns: Sequence[array[int]]) -> None:
+        """One window's groups."""
+        codes = self._codes(columns[:SFILE_COLUMNS])
+        units = columns[SFILE_COLUMNS - 1]
+        samples, weights = self._samples, self._weights
+        by_symbol = self._by_symbol
+        for sfile, symbol, hits, excess in zip(*columns[SFILE_COLUMNS:], strict=True):
+            code = codes[sfile]
+            if code < 0:
+                continue
+            if by_symbol:
+                code |= symbol
+            weight = hits * units[sfile] + excess
+            if code in samples:
+                samples[code] += hits
+                weights[code] += weight
+            else:
+                samples[code] = hits
+                weights[code] = weight
+
+    def _codes(self, columns: Sequence[array[int]]) -> list[int]:
+        """For each sample file the number of its cells, -1 when not wanted."""
+        event, mode, tgid, tid, cpu, image, comm, _unit = columns
+        source = {
+            "pid": (tgid, -1),
+            "thread": (tid, -1),
+            "cpu": (cpu, -1),
+            "mode": (mode, 0),
+            "image": (image, 0),
+            "comm": (comm, 0),
+        }
+        taken = [source[key] for key in self._sort if key in source]
+        codes = []
+        for index, number in enumerate(event):
+            if number not in self._wanted or number >= len(self._events):
+                codes.append(-1)
+                continue
+            # The event is kept apart even where it is no key, for the totals.
+            cells = (number, *[column[index] + more for column, more in taken])
+            codes.append(self._cells.setdefault(cells, len(self._cells)) << _SYMBOL_BITS)
+        return codes
+
+    def results(self) -> list[tuple[tuple[Cell, ...], str, int, int]]:
+        """Key, event, samples and weight of every sum."""
+        tables = list(self._cells)
+        results = []
+        for code, samples in self._samples.items():
+            number, *cells = tables[code >> _SYMBOL_BITS]
+            name = self._events[int(number)]
+            rest = iter(cells)
+            key: list[Cell] = []
+            for sort in self._sort:
+                if sort == "symbol":
+                    key.append(code & ((1 << _SYMBOL_BITS) - 1))
+                elif sort == "event":
+                    key.append(name)
+                else:
+                    key.append(next(rest))
+            results.append((tuple(key), name, samples, self._weights[code]))
+        return results

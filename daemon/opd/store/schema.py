@@ -1,0 +1,114 @@
+"""The tables of a session store, one SQLite file ``opd.db`` a session directory.
+
+Windows are the log: one row each in ``windows`` (times and quality) and one in
+``blocks`` (two compressed blobs, see :mod:`opd.store.blocks`). What they refer
+to by number lives beside them:
+
+``names``   every text a report can print: symbols, comms, image paths.
+            ``text`` is unique; ``hash`` is its index, 48 bits, so that a long
+            C++ name is stored once and not twice.
+``images``  identity (16 bytes), path (a name), kind, build-id, flags.
+``frames``  a block per window of the frames first seen in it, numbered from
+            ``first``: image, ELF address, name, raw name, kind. A frame's
+            identity is (image identity, ELF address); its number is only a
+            short way to write it, and after a restart a frame may get another.
+``stacks``  identity (16 bytes) to number; the frames themselves are a block
+            per window in ``stack_blocks``, as numbers of frames.
+
+``minutes`` and ``hours`` are the flat roll-ups by the start of a window.
+``squares`` is the sum over windows of (weight of the key in the window)**2: with
+``weight`` and the number of windows it gives the spread between windows. They
+hold whole minutes and hours below the run's ``minutes_until`` and
+``hours_until`` (numbers of minutes and hours since 1970); younger windows are
+read from their blocks. An `event` is an index into the run's list of events.
+
+A row of ``runs`` is a run within a session: ``reset`` gives a run a second row.
+"""
+
+from __future__ import annotations
+
+FILE_NAME = "opd.db"
+LOCK_NAME = "worker.lock"
+
+# "opd1": tells our file from any other SQLite file.
+APPLICATION_ID = 0x6F706431
+VERSION = 1
+
+MINUTE_NS = 60_000_000_000
+
+# Counters of a window that have a column of their own; each is 0 when the
+# window does not carry it. Others travel in ``extra``.
+QUALITY_COLUMNS = (
+    "samples",
+    "ring_full",
+    "window_dropped",
+    "hash_full",
+    "no_mapping",
+    "stack_truncated",
+    "unwind_failed",
+    "inexact_ip",
+    "unnamed",
+    "idle",
+    "throttled_ns",
+    "elapsed_ns",
+    "frames_named",
+    "frames_ranges",
+    "frames_unknown",
+)
+
+_QUALITY_SQL = ",\n  ".join(f"{name} INTEGER NOT NULL DEFAULT 0" for name in QUALITY_COLUMNS)
+
+_ROLLUP_SQL = """
+CREATE TABLE {name} (
+  run INTEGER NOT NULL, {bucket} INTEGER NOT NULL, event INTEGER NOT NULL,
+  comm INTEGER NOT NULL, image INTEGER NOT NULL, symbol INTEGER NOT NULL, mode INTEGER NOT NULL,
+  samples INTEGER NOT NULL, weight INTEGER NOT NULL, squares REAL NOT NULL,
+  PRIMARY KEY (run, {bucket}, event, comm, image, symbol, mode)
+) WITHOUT ROWID;
+"""
+
+SCHEMA = (
+    f"""
+CREATE TABLE sessions (
+  id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, started_ns INTEGER NOT NULL
+);
+CREATE TABLE runs (
+  id INTEGER PRIMARY KEY, session INTEGER NOT NULL REFERENCES sessions(id), run TEXT NOT NULL,
+  boot TEXT NOT NULL, kind TEXT NOT NULL, origin TEXT NOT NULL, kernel_release TEXT NOT NULL,
+  kernel_build_id TEXT NOT NULL, host TEXT NOT NULL, cpus INTEGER NOT NULL,
+  started_ns INTEGER NOT NULL, events BLOB NOT NULL,
+  threads INTEGER NOT NULL DEFAULT 0, processors INTEGER NOT NULL DEFAULT 0,
+  longest_ns INTEGER NOT NULL DEFAULT 0,
+  minutes_until INTEGER NOT NULL DEFAULT 0, hours_until INTEGER NOT NULL DEFAULT 0,
+  UNIQUE (run, session)
+);
+CREATE TABLE names (id INTEGER PRIMARY KEY, hash INTEGER NOT NULL, text TEXT NOT NULL);
+CREATE INDEX names_hash ON names (hash);
+CREATE TABLE images (
+  id INTEGER PRIMARY KEY, identity BLOB NOT NULL, path INTEGER NOT NULL REFERENCES names(id),
+  kind TEXT NOT NULL, build_id BLOB NOT NULL, flags INTEGER NOT NULL,
+  UNIQUE (identity, path)
+);
+CREATE TABLE frames (first INTEGER PRIMARY KEY, count INTEGER NOT NULL, block BLOB NOT NULL);
+CREATE TABLE stacks (
+  identity BLOB PRIMARY KEY, id INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE stack_blocks (first INTEGER PRIMARY KEY, count INTEGER NOT NULL, block BLOB NOT NULL);
+CREATE TABLE windows (
+  id INTEGER PRIMARY KEY, run INTEGER NOT NULL REFERENCES runs(id), sequence INTEGER NOT NULL,
+  start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL,
+  {_QUALITY_SQL},
+  extra BLOB,
+  UNIQUE (run, sequence)
+);
+CREATE INDEX windows_start ON windows (run, start_ns);
+CREATE TABLE blocks (
+  window INTEGER PRIMARY KEY REFERENCES windows(id), groups BLOB NOT NULL, rows BLOB NOT NULL
+);
+"""
+    + _ROLLUP_SQL.format(name="minutes", bucket="minute")
+    + _ROLLUP_SQL.format(name="hours", bucket="hour")
+)
+
+# Bit of images.flags.
+IMAGE_DELETED = 1

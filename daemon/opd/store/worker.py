@@ -1,0 +1,231 @@
+"""The process that owns the store: ``python -m opd.store.worker --fd N --directory DIR``.
+
+It reads image files that anybody may have written and a disk that may be
+full, so that the daemon does not have to: it may die at any moment, and what
+it has not acknowledged is sent again to the next one. It ends when the daemon
+does (by signal, and by the end of the socket), and on Close.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import ctypes
+import importlib
+import os
+import resource
+import signal
+import socket
+import sqlite3
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from opd.errors import OpdError, StoreError
+from opd.store import messages
+from opd.store.writer import StoreWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from opd.sampling.window import RunInfo, Window
+    from opd.store.names import NameSource
+
+DEFAULT_MEMORY_BYTES = 512 << 20
+DEFAULT_RESOLVER = "opd.symbols.resolver:Resolver"
+
+_PR_SET_PDEATHSIG = 1
+# Reading the process's own memory costs the kernel a walk of its pages.
+_REPORT_SECONDS = 5.0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serve one daemon; the exit status is 1 when the store could not be opened."""
+    options = _parse(arguments)
+    _die_with(options.parent)
+    # The daemon is asked to stop; the worker stores what that brings first.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_DATA, (options.memory_bytes, options.memory_bytes))
+    with socket.socket(fileno=options.fd) as connection:
+        connection.setblocking(True)  # noqa: FBT003
+        worker = Worker(connection, Path(options.directory), _resolver(options.resolver))
+        # The daemon may be gone at any time, and then nobody is left to tell.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            return worker.run()
+    return 0
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="opd.store.worker")
+    parser.add_argument("--fd", type=int, required=True, help="socket to the daemon")
+    parser.add_argument("--directory", required=True, help="session directory")
+    parser.add_argument("--parent", type=int, default=0, help="pid of the daemon")
+    parser.add_argument("--memory-bytes", type=int, default=DEFAULT_MEMORY_BYTES)
+    parser.add_argument("--resolver", default=DEFAULT_RESOLVER, help="MODULE:NAME")
+    return parser.parse_args(arguments)
+
+
+def _die_with(parent: int) -> None:
+    """Be killed when the daemon's thread that started this process ends."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if parent and os.getppid() != parent:
+        sys.exit(1)  # it ended before the call
+
+
+def _resolver(name: str) -> Callable[[RunInfo], NameSource]:
+    """Find the resolver when the first run opens: its modules are heavy."""
+    module, _, attribute = name.partition(":")
+
+    def make(run: RunInfo) -> NameSource:
+        source: NameSource = getattr(importlib.import_module(module), attribute)(run)
+        return source
+
+    return make
+
+
+class Worker:
+    """One connection to a daemon and the store behind it."""
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        directory: Path,
+        resolver: Callable[[RunInfo], NameSource],
+    ) -> None:
+        self._connection = connection
+        self._directory = directory
+        self._resolver = resolver
+        self._files: collections.deque[int] = collections.deque()
+        self._errors: collections.Counter[str] = collections.Counter()
+        self._run = ""
+        self._reported = 0.0
+
+    def run(self) -> int:
+        """Serve until Close or the daemon's end."""
+        try:
+            self._writer = StoreWriter(self._directory, self._resolver, exclusive=True)
+        except StoreError as error:
+            self._send(messages.Failed(error.message, error.hint))
+            return 1
+        try:
+            self._send(messages.Ready(os.getpid()))
+            self._report()
+            self._serve()
+        finally:
+            # The daemon has its acknowledgements; what is left to do is tidy.
+            with contextlib.suppress(StoreError, sqlite3.Error):
+                self._writer.close()
+        return 0
+
+    def _serve(self) -> None:
+        splitter = messages.Splitter[messages.ToWorker](messages.ToWorker)
+        while True:
+            data, files = messages.receive(self._connection)
+            self._files.extend(files)
+            if not data:
+                return
+            message: messages.ToWorker
+            for message in splitter.feed(data):
+                if isinstance(message, messages.Close):
+                    self._report()
+                    return
+                self._handle(message)
+
+    def _handle(self, message: messages.ToWorker) -> None:
+        if isinstance(message, messages.Append):
+            self._append(message.window)
+            return
+        try:
+            if isinstance(message, messages.Run):
+                self._run = message.run.run
+                self._writer.open_run(message.run)
+            elif isinstance(message, messages.Images):
+                self._writer.add_images(
+                    [
+                        (messages.image_of(wire), self._files.popleft() if wire.file else None)
+                        for wire in message.images
+                    ]
+                )
+        except Exception as error:  # noqa: BLE001 - the windows that follow are refused in turn
+            self._fail(error, "run" if isinstance(message, messages.Run) else "images")
+
+    def _append(self, window: Window) -> None:
+        """Store it or say why not: no window ends this process."""
+        try:
+            receipt = self._writer.append(window)
+        except Exception as error:  # noqa: BLE001 - every reason is told to the daemon
+            reason = self._fail(error, f"window {window.sequence}")
+            self._send(messages.Refused(self._run, window.sequence, reason, str(error)))
+        else:
+            self._send(
+                messages.Stored(
+                    *(receipt.run, receipt.sequence, receipt.stored),
+                    *(receipt.samples, receipt.bytes),
+                )
+            )
+        if time.monotonic() - self._reported > _REPORT_SECONDS:
+            self._report()
+
+    def _fail(self, error: Exception, what: str) -> str:
+        """Count the error by its reason and tell the daemon once a reason."""
+        reason = reason_of(error)
+        self._errors[reason] += 1
+        if self._errors[reason] == 1:
+            self._send(messages.Line("error", f"store: {what}: {reason}: {error}"))
+        return reason
+
+    def _report(self) -> None:
+        self._reported = time.monotonic()
+        errors = dict(self._errors)
+        for kind, count in self._writer.resolver_errors.items():
+            errors[f"resolver_{kind}"] = count
+        self._send(messages.Report(os.getpid(), time.process_time(), pss_bytes(), errors))
+
+    def _send(self, message: messages.ToDaemon) -> None:
+        self._connection.sendall(messages.frame(message))
+
+
+def reason_of(error: BaseException) -> str:
+    """One word for what stopped a window from being stored."""
+    if isinstance(error, MemoryError):
+        return "memory"
+    if isinstance(error, sqlite3.Error):
+        name = getattr(error, "sqlite_errorname", "") or ""
+        for prefix, reason in (
+            ("SQLITE_FULL", "disk_full"),
+            ("SQLITE_IOERR", "io_error"),
+            ("SQLITE_BUSY", "busy"),
+            ("SQLITE_LOCKED", "busy"),
+            ("SQLITE_CORRUPT", "corrupt"),
+            ("SQLITE_NOTADB", "corrupt"),
+            ("SQLITE_READONLY", "read_only"),
+            ("SQLITE_NOMEM", "memory"),
+        ):
+            if name.startswith(prefix):
+                return reason
+        return "sqlite"
+    if isinstance(error, OSError):
+        return "io_error"
+    if isinstance(error, OpdError | OverflowError | ValueError):
+        return "invalid"
+    return "internal"
+
+
+def pss_bytes() -> int:
+    """This process's share of memory; 0 where the kernel does not say."""
+    try:
+        rollup = Path("/proc/self/smaps_rollup").read_bytes()
+    except OSError:
+        return 0
+    for line in rollup.splitlines():
+        if line.startswith(b"Pss:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,484 @@
+"""Writes windows: resolves their frames, numbers what is new, stores once.
+
+Python's work is per row and per new stack or frame of a window, never per
+sample. What a run has shown before is recognised by its raw bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from array import array
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from opd.errors import StoreError
+from opd.sampling.window import ImageInfo
+from opd.store.blocks import pack
+from opd.store.columns import COMM_BYTES, Columns, group_rows, read_columns
+from opd.store.database import WriterLock, open_writer, printable, transaction
+from opd.store.dictionary import Cache, Dictionary, Frame
+from opd.store.names import KIND_NAMED, KIND_RANGE, KIND_UNKNOWN, UNKNOWN, kind_of
+from opd.store.rollup import RollUp, flatten
+from opd.store.schema import QUALITY_COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from opd.sampling.window import RunInfo, Window
+    from opd.store.names import NameSource, Resolver
+
+_STACKS_CACHED = 8192
+_FRAMES_CACHED = 16384
+
+_ADD_WINDOW = (
+    f"INSERT INTO windows (run, sequence, start_ns, end_ns, {', '.join(QUALITY_COLUMNS)}, extra)"  # noqa: S608
+    f" VALUES ({', '.join('?' * (5 + len(QUALITY_COLUMNS)))})"
+)
+
+
+class WindowReceipt(msgspec.Struct, frozen=True):
+    """What became of a window. ``stored`` is False when it was there already."""
+
+    run: str
+    sequence: int
+    stored: bool
+    samples: int
+    bytes: int
+
+
+class _Stack(NamedTuple):
+    """A stack of this run: its number, its leaf's name and that name's kind."""
+
+    number: int
+    symbol: int
+    kind: int
+
+
+class _Known(NamedTuple):
+    """A frame of this run, stored."""
+
+    number: int
+    address: int
+    image: int
+    name: int
+    kind: int
+
+
+# What the sampler calls a frame: image uid and its address.
+_RawFrame = tuple[int, int]
+
+
+class StoreWriter:
+    """The one that writes into a session directory.
+
+    ``resolver`` is a NameSource, or makes one from a RunInfo. ``exclusive``
+    takes the directory's worker lock; an import beside a worker does not.
+    Not thread-safe. Raises StoreError from every method when the store cannot
+    be written; a window that raised is not stored, and the next one is tried
+    afresh.
+    """
+
+    def __init__(self, directory: Path, resolver: Resolver, *, exclusive: bool = False) -> None:
+        self._lock = WriterLock(directory) if exclusive else None
+        self._directory = directory
+        self._resolver = resolver
+        try:
+            self._connection = open_writer(directory)
+        except StoreError:
+            if self._lock:
+                self._lock.release()
+            raise
+        self._dictionary = Dictionary(self._connection)
+        self._run: RunInfo | None = None
+        self._row = 0
+        self._rollup: RollUp | None = None
+        self._separated = (0, 0)
+        self._longest_ns = 0
+        self.resolver_errors: dict[str, int] = {}
+        self._forget_run()
+
+    def _forget_run(self) -> None:
+        """Image uids begin anew."""
+        self._images: dict[int, ImageInfo] = {}
+        self._forget()
+
+    def _forget(self) -> None:
+        """Numbers that were made in a transaction that failed do not exist."""
+        self._dictionary = Dictionary(self._connection)
+        self._rollup = None
+        self._row = 0
+        self._identities: dict[int, bytes] = {}
+        self._stacks: Cache[bytes, _Stack] = Cache(_STACKS_CACHED)
+        self._leaves: Cache[_RawFrame, _Known] = Cache(_FRAMES_CACHED)
+        self._callers: Cache[_RawFrame, _Known] = Cache(_FRAMES_CACHED)
+
+    # ---- the three calls
+
+    def open_run(self, run: RunInfo) -> None:
+        """Windows from now on belong to ``run``; one that is known goes on.
+
+        The same run with another session is that run after a ``reset``: its
+        images and names stay.
+        """
+        # Left unfinished, the last minute is read from its windows.
+        with contextlib.suppress(sqlite3.Error):
+            self.finish()
+        self._rollup = None
+        self._row = 0
+        if self._run is None or self._run.run != run.run:
+            self._forget_run()
+            self._names: NameSource = (
+                self._resolver(run) if callable(self._resolver) else self._resolver
+            )
+        self._run = run
+        with self._writing():
+            self._open_row(run)
+
+    def _open_row(self, run: RunInfo) -> None:
+        """Find or make the run's row; a window tries again what open_run could not."""
+        session = printable(run.session)
+        self._connection.execute(
+            "INSERT INTO sessions (name, started_ns) VALUES (?, ?) ON CONFLICT DO NOTHING",
+            (session, run.started_ns),
+        )
+        self._connection.execute(
+            "INSERT INTO runs (session, run, boot, kind, origin, kernel_release,"
+            " kernel_build_id, host, cpus, started_ns, events)"
+            " VALUES ((SELECT id FROM sessions WHERE name = ?), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            " ON CONFLICT DO NOTHING",
+            (
+                *(session, run.run, run.boot, run.kind, printable(run.origin)),
+                *(run.kernel_release, run.kernel_build_id, printable(run.host)),
+                *(run.cpus, run.started_ns, msgspec.msgpack.encode(run.events)),
+            ),
+        )
+        self._row, threads, processors, self._longest_ns = self._connection.execute(
+            "SELECT runs.id, threads, processors, longest_ns FROM runs"
+            " JOIN sessions ON sessions.id = runs.session WHERE run = ? AND name = ?",
+            (run.run, session),
+        ).fetchone()
+        self._separated = (threads, processors)
+
+    def add_images(self, images: Iterable[tuple[ImageInfo, int | None]]) -> None:
+        """Announce images of the run, with an open file where there is one.
+
+        The resolver gets the files and closes them. An image that it cannot
+        take stays without names.
+        """
+        if self._run is None:
+            raise StoreError(f"{self._directory}: images before a run was opened")
+        for info, fd in images:
+            self._images[info.uid] = info
+            try:
+                self._names.add_image(info, fd)
+            except Exception as error:  # noqa: BLE001 - it read a file that anybody wrote
+                self._blame(error)
+
+    def append(self, window: Window) -> WindowReceipt:
+        """Store a window, once: committed when this returns."""
+        if self._run is None:
+            raise StoreError(f"{self._directory}: a window before a run was opened")
+        columns = read_columns(window)
+        samples = sum(columns.row_hits)
+        with self._writing():
+            if not self._row:
+                self._open_row(self._run)
+            if self._is_stored(window.sequence):
+                return WindowReceipt(self._run.run, window.sequence, False, samples, 0)  # noqa: FBT003
+            size = self._store(window, columns, samples)
+        return WindowReceipt(self._run.run, window.sequence, True, samples, size)  # noqa: FBT003
+
+    def finish(self) -> None:
+        """Bring the roll-ups up to the last window."""
+        if self._rollup is not None:
+            with self._writing():
+                self._rollup.finish()
+
+    def close(self) -> None:
+        """Finish, fold the write-ahead log into the file, let the next writer in."""
+        try:
+            self.finish()
+        finally:
+            self._connection.close()
+            if self._lock is not None:
+                self._lock.release()
+                self._lock = None
+
+    # ---- one window
+
+    def _writing(self) -> _Writing:
+        return _Writing(self)
+
+    def _is_stored(self, sequence: int) -> bool:
+        return (
+            self._connection.execute(
+                "SELECT 1 FROM windows WHERE run = ? AND sequence = ?", (self._row, sequence)
+            ).fetchone()
+            is not None
+        )
+
+    def _store(self, window: Window, columns: Columns, samples: int) -> int:
+        if self._rollup is None:
+            self._rollup = RollUp(self._connection, self._row)
+        stacks = self._stacks_of(window, columns)
+        groups = group_rows(
+            columns, [stack.symbol for stack in stacks], [stack.number for stack in stacks]
+        )
+        about = self._sfile_columns(window, columns, groups.units)
+        group_columns = [*about, groups.sfile, groups.symbol, groups.hits, groups.excess]
+        group_block = pack(group_columns)
+        row_block = pack([groups.rows, groups.row_stack, groups.row_hits, groups.row_excess])
+        number = self._add_window(window, samples, self._kinds(columns, stacks))
+        self._connection.execute(
+            "INSERT INTO blocks VALUES (?, ?, ?)", (number, group_block, row_block)
+        )
+        self._note(window, columns)
+        self._rollup.add(window.start_ns, flatten(group_columns))
+        return len(group_block) + len(row_block)
+
+    def _sfile_columns(
+        self, window: Window, columns: Columns, units: dict[int, int]
+    ) -> list[list[int]]:
+        """The columns of the sample files as the block keeps them."""
+        comms = [
+            window.sfile_comm[at : at + COMM_BYTES].partition(b"\0")[0]
+            for at in range(0, len(window.sfile_comm), COMM_BYTES)
+        ]
+        name = self._dictionary.name
+        paths = {
+            uid: name(self._images[uid].path if uid in self._images else UNKNOWN)
+            for uid in set(columns.sfile_image)
+        }
+        return [
+            list(columns.sfile_event),
+            list(columns.sfile_mode),
+            [tgid + 1 for tgid in columns.sfile_tgid],
+            [tid + 1 for tid in columns.sfile_tid],
+            [cpu + 1 for cpu in columns.sfile_cpu],
+            [paths[uid] for uid in columns.sfile_image],
+            [name(comm.decode("utf-8", "surrogateescape")) for comm in comms],
+            [units.get(event, 0) for event in columns.sfile_event],
+        ]
+
+    @staticmethod
+    def _kinds(columns: Columns, stacks: list[_Stack]) -> dict[str, int]:
+        """Samples by the kind of their leaf's name."""
+        sums = [0, 0, 0]
+        kinds = [stack.kind for stack in stacks]
+        for stack, hits in zip(columns.row_stack, columns.row_hits, strict=True):
+            sums[kinds[stack]] += hits
+        return {
+            "frames_named": sums[KIND_NAMED],
+            "frames_ranges": sums[KIND_RANGE],
+            "frames_unknown": sums[KIND_UNKNOWN],
+            "unnamed": sums[KIND_UNKNOWN],
+        }
+
+    def _add_window(self, window: Window, samples: int, kinds: dict[str, int]) -> int:
+        quality = {"samples": samples, **window.quality, **kinds}
+        known = [int(quality.pop(name, 0)) for name in QUALITY_COLUMNS]
+        extra = {name: value for name, value in quality.items() if value}
+        number = self._connection.execute(
+            _ADD_WINDOW,
+            (
+                *(self._row, window.sequence, window.start_ns, window.end_ns, *known),
+                msgspec.msgpack.encode(extra) if extra else None,
+            ),
+        ).lastrowid
+        return 0 if number is None else number
+
+    def _note(self, window: Window, columns: Columns) -> None:
+        """Keep with the run what a query wants to know before it reads windows."""
+        separated = (
+            int(self._separated[0] or max(columns.sfile_tid, default=-1) >= 0),
+            int(self._separated[1] or max(columns.sfile_cpu, default=-1) >= 0),
+        )
+        longest_ns = max(self._longest_ns, window.end_ns - window.start_ns)
+        if separated != self._separated or longest_ns != self._longest_ns:
+            self._connection.execute(
+                "UPDATE runs SET threads = ?, processors = ?, longest_ns = ? WHERE id = ?",
+                (*separated, longest_ns, self._row),
+            )
+            self._separated = separated
+            self._longest_ns = longest_ns
+
+    # ---- stacks and frames
+
+    def _stacks_of(self, window: Window, columns: Columns) -> list[_Stack]:
+        """Every stack of the window, new ones stored."""
+        flags, images, addresses = window.stack_flags, window.frame_image, window.frame_address
+        start = columns.stack_start
+        known = self._stacks
+        stacks: list[_Stack | None] = []
+        new: dict[bytes, list[int]] = defaultdict(list)
+        for index in range(window.stacks):
+            a, b = start[index], start[index + 1]
+            key = flags[index : index + 1] + images[4 * a : 4 * b] + addresses[8 * a : 8 * b]
+            stack = known.get(key)
+            stacks.append(stack)
+            if stack is None:
+                new[key].append(index)
+        if new:
+            firsts = [indices[0] for indices in new.values()]
+            made = self._make_stacks(window, columns, firsts)
+            for (key, indices), stack in zip(new.items(), made, strict=True):
+                known[key] = stack
+                for index in indices:
+                    stacks[index] = stack
+        return stacks  # type: ignore[return-value]  # the loop above filled it
+
+    def _make_stacks(self, window: Window, columns: Columns, new: list[int]) -> list[_Stack]:
+        """Store the stacks at the indices ``new``."""
+        raws: list[list[_RawFrame]] = []
+        for index in new:
+            part = slice(columns.stack_start[index], columns.stack_start[index + 1])
+            raws.append(
+                list(zip(columns.frame_image[part], columns.frame_address[part], strict=True))
+            )
+        leaf_of = self._frames_of({raw[0] for raw in raws if raw}, self._leaves, caller=False)
+        wanted: set[_RawFrame] = set()
+        for raw in raws:
+            wanted.update(raw[1:])
+        caller_of = self._frames_of(wanted, self._callers, caller=True)
+        frames = [
+            [leaf_of[raw[0]], *[caller_of[frame] for frame in raw[1:]]] if raw else []
+            for raw in raws
+        ]
+        flags = bytes([window.stack_flags[index] for index in new])
+        identities = self._stack_identities(flags, raws, frames)
+        stored = self._dictionary.stacks(identities)
+        missing = {
+            identity: (tuple([frame.number for frame in reversed(stack)]), flag, identity)
+            for identity, flag, stack in zip(identities, flags, frames, strict=True)
+            if identity not in stored
+        }
+        stored.update(self._dictionary.add_stacks(list(missing.values())))
+        nameless = self._dictionary.name(UNKNOWN)
+        return [
+            _Stack(stored[identity], stack[0].name, stack[0].kind)
+            if stack
+            else _Stack(stored[identity], nameless, KIND_UNKNOWN)
+            for identity, stack in zip(identities, frames, strict=True)
+        ]
+
+    def _stack_identities(
+        self, flags: bytes, raws: list[list[_RawFrame]], frames: list[list[_Known]]
+    ) -> list[bytes]:
+        # Only the worker and an import load the native module.
+        from opd_native.identity import stack_identities  # noqa: PLC0415
+
+        starts = array("I", [0])
+        images = array("I")
+        addresses = array("Q")
+        index_of: dict[int, int] = {}
+        for raw, stack in zip(raws, frames, strict=True):
+            images.extend([index_of.setdefault(uid, len(index_of)) for uid, _address in raw])
+            addresses.extend([frame.address for frame in stack])
+            starts.append(len(images))
+        identities = stack_identities(
+            flags,
+            starts.tobytes(),
+            images.tobytes(),
+            addresses.tobytes(),
+            [self._identity(uid) for uid in index_of],
+        )
+        return [identities[at : at + 16] for at in range(0, len(identities), 16)]
+
+    def _frames_of(
+        self, wanted: set[_RawFrame], cache: Cache[_RawFrame, _Known], *, caller: bool
+    ) -> dict[_RawFrame, _Known]:
+        """The frames, new ones named and stored."""
+        found: dict[_RawFrame, _Known] = {}
+        missing: dict[int, list[int]] = defaultdict(list)
+        for raw in wanted:
+            frame = cache.get(raw)
+            if frame is None:
+                missing[raw[0]].append(raw[1])
+            else:
+                found[raw] = frame
+        new: list[tuple[_RawFrame, Frame]] = []
+        for uid, offsets in missing.items():
+            new.extend(self._name_frames(uid, array("Q", sorted(offsets)), caller=caller))
+        numbers = self._dictionary.add_frames([frame for _raw, frame in new])
+        for raw, made in new:
+            known = _Known(numbers[made], made.address, made.image, made.name, made.kind)
+            found[raw] = cache[raw] = known
+        return found
+
+    def _name_frames(
+        self, uid: int, offsets: array[int], *, caller: bool
+    ) -> list[tuple[_RawFrame, Frame]]:
+        """Address and name of frames of one image, as the resolver says."""
+        name = self._dictionary.name
+        info = self._images.get(uid) or ImageInfo(uid=uid, kind="unknown", path=UNKNOWN)
+        image = self._dictionary.image(info, self._identity(uid))
+        try:
+            addresses, texts = self._ask(uid, offsets, caller=caller)
+        except Exception as error:  # noqa: BLE001 - it read a file that anybody wrote
+            self._blame(error)
+            addresses = offsets
+            texts = [(name(UNKNOWN), 0, KIND_UNKNOWN)] * len(offsets)
+        return [
+            ((uid, offset), Frame(image, address, int(caller), *text))
+            for offset, address, text in zip(offsets, addresses, texts, strict=True)
+        ]
+
+    def _ask(
+        self, uid: int, offsets: array[int], *, caller: bool
+    ) -> tuple[array[int], list[tuple[int, int, int]]]:
+        """ELF addresses; for each the numbers of text and raw text, and the kind."""
+        if uid not in self._images:
+            raise StoreError(f"image {uid} was never announced")
+        name = self._dictionary.name
+        addresses = self._names.elf_addresses(uid, offsets)
+        answers = self._names.names(uid, addresses, caller=caller)
+        if not len(answers) == len(addresses) == len(offsets):
+            raise StoreError(f"image {uid}: the resolver answered another number of frames")
+        return addresses, [
+            (
+                name(answer.text),
+                0 if answer.raw == answer.text else name(answer.raw),
+                kind_of(answer),
+            )
+            for answer in answers
+        ]
+
+    def _identity(self, uid: int) -> bytes:
+        identity = self._identities.get(uid)
+        if identity is None:
+            try:
+                identity = bytes(self._names.image_identity(uid))
+            except Exception as error:  # noqa: BLE001 - it read a file that anybody wrote
+                self._blame(error)
+                identity = bytes(16)
+            self._identities[uid] = identity
+        return identity
+
+    def _blame(self, error: Exception) -> None:
+        """Count what the resolver could not do, by kind of error."""
+        kind = type(error).__name__
+        self.resolver_errors[kind] = self.resolver_errors.get(kind, 0) + 1
+
+
+class _Writing:
+    """A write transaction; on failure what was cached in it is forgotten."""
+
+    def __init__(self, writer: StoreWriter) -> None:
+        self._writer = writer
+        self._transaction = transaction(writer._connection)  # noqa: SLF001
+
+    def __enter__(self) -> None:
+        self._transaction.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            self._transaction.__exit__(*error)  # type: ignore[arg-type]
+        except BaseException:
+            self._writer._forget()  # noqa: SLF001
+            raise
+        if error[0] is not None:
+            self._writer._forget()  # noqa: SLF001

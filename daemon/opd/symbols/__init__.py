@@ -1,0 +1,1 @@
+"""From addresses to names: the kernel, ELF files, the vdso."""

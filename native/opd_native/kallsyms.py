@@ -1,0 +1,125 @@
+"""The kernel's symbol list (contract: opd/kallsyms.h)."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from opd_native._core import ffi, lib
+from opd_native.errors import check
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+class KernelSymbol(NamedTuple):
+    """``name`` is "" where there is none; ``module`` is "" for the kernel itself."""
+
+    name: str
+    module: str
+    start: int
+    end: int
+
+
+class KernelText(NamedTuple):
+    """Runtime addresses of _text, _stext and _etext; 0 where the list lacks one."""
+
+    text: int
+    stext: int
+    etext: int
+
+
+class Kallsyms:
+    """Owns the packed list. ``source`` is a path, or the list itself as bytes.
+
+    Raises NativeError: EACCES when the kernel hides the addresses
+    (kptr_restrict), ENODATA when there is no text symbol, ENOENT, ….
+    """
+
+    def __init__(self, source: str | Path | bytes = "/proc/kallsyms") -> None:
+        out = ffi.new("struct opd_kallsyms **")
+        if isinstance(source, bytes):
+            check(lib.opd_kallsyms_from_memory(source, len(source), out), "read kallsyms")
+        else:
+            check(lib.opd_kallsyms_open(os.fsencode(source), out), f"read {source}")
+        self._table: Any = ffi.gc(out[0], lib.opd_kallsyms_close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free everything; the object cannot be used afterwards."""
+        table, self._table = self._table, None
+        if table is not None:
+            ffi.release(table)
+
+    def __len__(self) -> int:
+        return int(lib.opd_kallsyms_count(self._table))
+
+    @property
+    def bytes_held(self) -> int:
+        """Memory of the C object, in bytes."""
+        return int(lib.opd_kallsyms_bytes(self._table))
+
+    @property
+    def text(self) -> KernelText:
+        """Where the kernel's text lies."""
+        out = ffi.new("uint64_t[3]")
+        lib.opd_kallsyms_text(self._table, out, out + 1, out + 2)
+        return KernelText(*out)
+
+    def lookup(self, addresses: Sequence[int]) -> list[KernelSymbol]:
+        """Name runtime addresses: of several symbols at one address the first of the list."""
+        wanted = array("Q", addresses)
+        if not wanted:
+            return []
+        symbols = ffi.new("struct opd_kallsyms_symbol[]", len(wanted))
+        lib.opd_kallsyms_lookup(
+            self._table, ffi.from_buffer("uint64_t[]", wanted), len(wanted), symbols
+        )
+        return [
+            KernelSymbol(
+                "" if symbol.name == ffi.NULL else _text(symbol.name),
+                _text(symbol.module),
+                symbol.start,
+                symbol.end,
+            )
+            for symbol in symbols
+        ]
+
+    def ranges(self, names: Sequence[str]) -> list[tuple[int, int]]:
+        """Give the [start, end) of every symbol with one of these names, by address."""
+        owned = [ffi.new("char[]", os.fsencode(name)) for name in names]
+        pointers = ffi.new("char *[]", owned)
+        capacity = 4 * len(names) + 16
+        while True:
+            found = ffi.new("struct opd_kernel_range[]", capacity)
+            count = lib.opd_kallsyms_ranges(self._table, pointers, len(names), found, capacity)
+            if count <= capacity:
+                return [(found[i].start, found[i].end) for i in range(count)]
+            capacity = count
+
+
+def kernel_modules(path: str | Path = "/proc/modules") -> list[tuple[str, int, int]]:
+    """Give (name, start, end) of each loaded module; none on a kernel without modules.
+
+    Raises NativeError EACCES when the kernel hides the addresses.
+    """
+    capacity = 512
+    while True:
+        found = ffi.new("struct opd_kernel_module[]", capacity)
+        count = check(lib.opd_kernel_modules(os.fsencode(path), found, capacity), f"read {path}")
+        if count <= capacity:
+            return [
+                (_text(one.name), one.start, one.start + one.size) for one in list(found)[:count]
+            ]
+        capacity = count
+
+
+def _text(value: Any) -> str:
+    return bytes(ffi.string(value)).decode("utf-8", "backslashreplace")
