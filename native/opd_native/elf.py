@@ -85,7 +85,7 @@ class Elf:
         if self.symbols_loaded:
             return
         self.symbols_loaded = True
-        debug_elf = ffi.NULL if debug is None else debug._elf
+        debug_elf = ffi.NULL if debug is None else debug._elf  # noqa: SLF001  (the same class)
         check(lib.opd_elf_load_symbols(self._elf, debug_elf), "read ELF symbols")
 
     def addresses(self, offsets: Sequence[int]) -> array[int]:

@@ -19,6 +19,10 @@
 // was interrupted, or its virtual CPU descheduled, between clock and commit.
 #define SETTLE_NS 10000000u
 
+struct opd_event_times {
+    uint64_t enabled, running;
+};
+
 struct opd_sampler {
     struct opd_sampler_options options;
     struct opd_pipeline *pipeline;
@@ -40,6 +44,9 @@ struct opd_sampler {
     atomic_bool stopping;
     pthread_cond_t progressed;
     uint64_t processed_until;  // every record older than this was attributed
+
+    struct opd_event_times last_times[OPD_EVENTS_MAX];  // the taker's
+    double least_running;
 
     struct opd_sampler_stats totals;
     uint64_t closed_lost_samples, closed_lost_sideband;  // of rings closed since
@@ -501,13 +508,44 @@ opd_sampler_flush(struct opd_sampler *sampler, uint64_t until, int timeout_ms)
     return rc;
 }
 
+// A counter that shared its PMU with others ran only part of the time it was
+// enabled; its weights stand for the whole.
+static void
+scale_multiplexed(struct opd_sampler *sampler, struct opd_window *window)
+{
+    sampler->least_running = 1.0;
+    for (unsigned i = 0; i < sampler->attr_count; i++) {
+        uint64_t enabled, running;
+        if (opd_sampler_times(sampler, i, &enabled, &running) != 0)
+            continue;
+        struct opd_event_times *last = &sampler->last_times[i];
+        // Rings that were closed take their times along: then nothing is known.
+        if (enabled > last->enabled && running > last->running) {
+            double share =
+                (double)(running - last->running) / (double)(enabled - last->enabled);
+            if (share < 0.999)
+                opd_window_scale(window, i, 1.0 / share);
+            if (share < sampler->least_running)
+                sampler->least_running = share;
+        }
+        last->enabled = enabled;
+        last->running = running;
+    }
+}
+
 int
 opd_sampler_take(struct opd_sampler *sampler, int timeout_ms, struct opd_window **window)
 {
-    if (!sampler->thread_started)
-        return opd_pipeline_take_here(sampler->pipeline, window);
-    wake(sampler);
-    return opd_pipeline_take(sampler->pipeline, timeout_ms, window);
+    int rc;
+    if (sampler->thread_started) {
+        wake(sampler);
+        rc = opd_pipeline_take(sampler->pipeline, timeout_ms, window);
+    } else {
+        rc = opd_pipeline_take_here(sampler->pipeline, window);
+    }
+    if (rc == 0)
+        scale_multiplexed(sampler, *window);
+    return rc;
 }
 
 void
@@ -532,6 +570,7 @@ opd_sampler_stats(struct opd_sampler *sampler, struct opd_sampler_stats *stats)
         }
     }
     stats->cpus = (uint32_t)sampler->ring_count;
+    stats->least_running = sampler->least_running;
     opd_pipeline_stats(sampler->pipeline, &stats->pipeline);
     pthread_mutex_unlock(&sampler->lock);
 }

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from opd.errors import UsageError
-
-from . import tables
+from opd.query import tables
 
 if TYPE_CHECKING:
+    import os
+
+    from opd.sampling.window import EventInfo
     from opd.store.queries import Reader, ReportResult
 
 DEFAULT_SORT = ("comm", "image", "symbol")
 DEFAULT_TOP = 20
+NUMBER_KEYS = frozenset({"pid", "thread", "cpu"})
 LIVE_RANGE_NS = 3600 * 1_000_000_000
 
 
@@ -77,10 +82,9 @@ class Backend(Protocol):
 def report_answer(reader: Reader, params: dict[str, Any], *, live: bool = False) -> dict[str, Any]:
     """Answer ``report`` from a store.
 
-    ``live``: without a range or a session, the last hour instead of everything.
+    ``live``: without a range, the last hour instead of everything. Raises
+    UnknownNameError, UsageError for a bad time or an empty range, StoreError.
     """
-    import time  # noqa: PLC0415
-
     from opd.store.queries import ReportQuery  # noqa: PLC0415
     from opd.store.times import parse_time  # noqa: PLC0415
 
@@ -91,7 +95,7 @@ def report_answer(reader: Reader, params: dict[str, Any], *, live: bool = False)
     )
     if since is not None and until is not None and since >= until:
         raise UsageError(f"--since {params['since']} is not before --until {params['until']}")
-    if live and since is None and until is None and "session" not in params:
+    if live and since is None and until is None:
         since = now - LIVE_RANGE_NS
     query = ReportQuery(
         event=params.get("event"),
@@ -105,5 +109,65 @@ def report_answer(reader: Reader, params: dict[str, Any], *, live: bool = False)
 
 
 def report_map(result: ReportResult) -> dict[str, Any]:
-    """A store's result as it travels: columns, percent by weight, quality."""
-    raise NotImplementedError
+    """A store's result as it travels; ``damaged`` only where windows could not be read."""
+    columns = [
+        tables.numbers("samples", "u64", result.samples),
+        tables.numbers("weight", "u64", result.weight),
+        tables.numbers("percent", "f64", result.percent),
+    ]
+    for name, values in result.keys.items():
+        if name in NUMBER_KEYS:
+            columns.append(tables.numbers(name, "i64", values))  # type: ignore[arg-type]
+        else:
+            columns.append(tables.strings(name, values))  # type: ignore[arg-type]
+    answer = {
+        "event": result.event,
+        "total": result.total,
+        "weight_total": result.weight_total,
+        "rows": tables.table(len(result.samples), columns),
+        "quality": result.quality,
+    }
+    return answer | {"damaged": result.damaged} if result.damaged else answer
+
+
+class OfflineBackend:
+    """The answers that a session directory gives without a daemon.
+
+    Only ``report`` and ``events``; the rest raise UsageError. Close it after.
+    """
+
+    def __init__(self, session_dir: str | os.PathLike[str]) -> None:
+        """Open the store; StoreError when there is none or it is too new."""
+        from opd.store.queries import open_reader  # noqa: PLC0415
+
+        self._reader = open_reader(Path(session_dir))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._reader.close()
+
+    def call(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Answer ``method`` as a daemon would. Raises as the server answers."""
+        from opd.query.methods import check, find  # noqa: PLC0415
+
+        checked = check(method, find(method), params or {})
+        if method == "report":
+            return report_answer(self._reader, checked)
+        if method == "events":
+            return {"events": [event_map(event) for event in self._reader.events()]}
+        raise UsageError(
+            f"{method} needs a daemon", hint="leave --session-dir out to ask a running one"
+        )
+
+
+def event_map(event: EventInfo) -> dict[str, Any]:
+    """An event as it travels."""
+    return {
+        "name": event.name,
+        "source": event.source,
+        "unit": event.unit,
+        "hz": event.hz,
+        "period": event.period,
+    }

@@ -13,15 +13,14 @@ import zmq
 from opd.errors import (
     ConfigError,
     NoDaemonError,
-    OperationFailedError,
     OpdError,
+    OperationFailedError,
     PermissionDeniedError,
     ProtocolError,
     UsageError,
 )
-
-from . import endpoint as endpoints
-from . import protocol
+from opd.query import endpoint as endpoints
+from opd.query import protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +37,7 @@ CALL_SECONDS = {
     "import_end": 7200.0,
 }
 _PING_EVERY_SECONDS = 1.0
+_PATIENCE_SECONDS = 0.25
 _PING = "ping"
 
 
@@ -62,6 +62,9 @@ class Client:
         self._dealer = self._context.socket(zmq.DEALER)
         self._dealer.setsockopt(zmq.LINGER, 0)
         self._monitor = self._dealer.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        self._poller = zmq.Poller()
+        self._poller.register(self._dealer, zmq.POLLIN)
+        self._poller.register(self._monitor, zmq.POLLIN)
         self._dealer.connect(endpoint)
 
     def __enter__(self) -> Self:
@@ -73,12 +76,13 @@ class Client:
     def close(self) -> None:
         """Close at once; answers that are still to come are lost."""
         self._dealer.disable_monitor()
-        self._dealer.close()
+        self._monitor.close(linger=0)
+        self._dealer.close(linger=0)
         self._context.term()
 
     def call(
         self, method: str, params: dict[str, Any] | None = None, *, seconds: float | None = None
-    ) -> Any:  # noqa: ANN401 - each method has its own result
+    ) -> Any:
         """Call and wait for the result.
 
         Raises what the daemon answered as the OpdError it was there, and
@@ -88,35 +92,33 @@ class Client:
         limit = seconds or CALL_SECONDS.get(method, self._answer_seconds)
         self._serial += 1
         self._dealer.send(protocol.encode_request(self._serial, method, params))
-        began = heard = time.monotonic()
+        end = time.monotonic() + limit
+        heard = time.monotonic()
         pinged: float | None = None
-        poller = zmq.Poller()
-        poller.register(self._dealer, zmq.POLLIN)
-        poller.register(self._monitor, zmq.POLLIN)
-        while True:
-            now = time.monotonic()
-            if now - began >= limit:
-                raise self._no_answer(f"{method}: no answer in {limit:g} s")
+        while (left := end - time.monotonic()) > 0:
             # A long call is kept company by hellos, which a living daemon
-            # always answers at once: so a hung one is noticed all the same.
-            if limit > self._answer_seconds and pinged is None and now - heard > _PING_EVERY_SECONDS:
+            # answers at once: so a hung one is noticed all the same.
+            now = time.monotonic()
+            if (
+                pinged is None
+                and limit > self._answer_seconds
+                and now - heard > _PING_EVERY_SECONDS
+            ):
                 self._dealer.send(protocol.encode_request(_PING, "hello"))
                 pinged = now
-            if pinged is not None and now - pinged >= self._answer_seconds - _PING_EVERY_SECONDS:
-                raise self._no_answer(f"{method}: no sign of life for {self._answer_seconds:g} s")
-            ready = dict(poller.poll(min(250, 1000 * (limit - (now - began)) + 1)))
-            if self._dealer in ready:
-                reply_id, result, error = self._receive()
-                if reply_id == self._serial:
-                    if error is not None:
-                        raise error
-                    return result
-                if reply_id is None and error is not None:
-                    raise error
-                if reply_id == _PING:
-                    pinged, heard = None, time.monotonic()
-            elif self._monitor in ready:
-                raise self._gone(method)
+            if pinged is not None and now - pinged > self._answer_seconds - _PING_EVERY_SECONDS:
+                raise self._no_answer(method, self._answer_seconds)
+            reply = self._receive(min(left, _PATIENCE_SECONDS), method)
+            if reply is None:
+                continue
+            reply_id, result, error = reply
+            if reply_id == _PING:
+                pinged, heard = None, time.monotonic()
+            elif error is not None and reply_id in (self._serial, None):
+                raise error
+            elif reply_id == self._serial:
+                return result
+        raise self._no_answer(method, limit)
 
     def send_file(
         self,
@@ -125,7 +127,7 @@ class Client:
         name: str,
         origin: str,
         progress: Callable[[int], None] | None = None,
-    ) -> Any:  # noqa: ANN401 - the import's result
+    ) -> Any:
         """Stream a file to the daemon, which imports it; its result.
 
         ``progress`` is told how many bytes have arrived. Raises as ``call``.
@@ -149,7 +151,6 @@ class Client:
 
     def wait_until_gone(self, seconds: float) -> bool:
         """Wait for the daemon's process to end; False when it is still there."""
-        deadline = time.monotonic() + seconds
         try:
             fd = os.pidfd_open(self.daemon_pid)
         except OSError:
@@ -157,7 +158,7 @@ class Client:
         try:
             poller = zmq.Poller()
             poller.register(fd, zmq.POLLIN)
-            return bool(poller.poll(max(0.0, deadline - time.monotonic()) * 1000))
+            return bool(poller.poll(int(max(0.0, seconds) * 1000)))
         finally:
             os.close(fd)
 
@@ -167,7 +168,7 @@ class Client:
                 return endpoints.peer_of(plain).pid
         except PermissionError as error:
             raise PermissionDeniedError(
-                f"{self._path}: {os.strerror(error.errno)}",
+                f"{self._path}: {error.strerror}",
                 hint="run as root, or join the group that owns the socket (opd)",
             ) from error
         except TimeoutError as error:
@@ -186,15 +187,24 @@ class Client:
             f"pid {pid} holds {self.endpoint} and accepts no connection", data={"pid": pid}
         )
 
-    def _receive(self) -> tuple[protocol.RequestId, Any, OpdError | None]:
+    def _receive(
+        self, seconds: float, method: str
+    ) -> tuple[protocol.RequestId, Any, OpdError | None] | None:
+        """The next answer; None when none came. Raises when the connection broke."""
+        ready = dict(self._poller.poll(int(seconds * 1000) + 1))
+        if self._dealer not in ready:
+            if self._monitor in ready:
+                raise self._gone(method)
+            return None
         frames = self._dealer.recv_multipart(copy=False)
         if len(frames) != 1:
             raise ProtocolError(f"an answer of {len(frames)} frames")
         return protocol.decode_reply(frames[0].buffer)
 
-    def _no_answer(self, what: str) -> OperationFailedError:
+    def _no_answer(self, method: str, seconds: float) -> OperationFailedError:
         return OperationFailedError(
-            f"{what} from pid {self.daemon_pid}, which holds {self.endpoint}",
+            f"{method}: no answer in {seconds:g} s from pid {self.daemon_pid},"
+            f" which holds {self.endpoint}",
             hint=f"is it stopped or stuck? see /proc/{self.daemon_pid}/status",
             data={"pid": self.daemon_pid},
         )

@@ -9,19 +9,18 @@ import zmq
 
 from opd import __version__
 from opd.errors import OpdError, OperationFailedError, PermissionDeniedError, UsageError
-
-from . import protocol
-from .methods import METHODS
-from .peers import may_change
+from opd.query import protocol
+from opd.query.methods import METHODS
+from opd.query.peers import may_change
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .backend import Backend
-    from .endpoint import Peer
-    from .methods import Method
-    from .protocol import Request
-    from .transfers import Transfers
+    from opd.query.backend import Backend
+    from opd.query.endpoint import Peer
+    from opd.query.methods import Method
+    from opd.query.protocol import Request
+    from opd.query.transfers import Transfers
 
     Owner = tuple[bytes, Peer | None]
     Handler = Callable[[dict[str, Any], Owner], dict[str, Any]]

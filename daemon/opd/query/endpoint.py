@@ -52,7 +52,8 @@ def socket_path(endpoint: str) -> str:
         )
     if scheme != "ipc" or not path:
         raise ConfigError(
-            f"endpoint {endpoint!r}: expected ipc://PATH", hint="for example ipc:///run/opd/opd.sock"
+            f"endpoint {endpoint!r}: expected ipc://PATH",
+            hint="for example ipc:///run/opd/opd.sock",
         )
     if path.startswith(("@", "*")) or "\0" in path:
         raise ConfigError(
@@ -99,7 +100,7 @@ def holder_of(path: str) -> Peer | None:
         return None
     except PermissionError as error:
         raise PermissionDeniedError(
-            f"{path}: {os.strerror(error.errno)}", hint="run as root or choose another --endpoint"
+            f"{path}: {error.strerror}", hint="run as root or choose another --endpoint"
         ) from error
     except (TimeoutError, BlockingIOError):  # a full backlog: somebody holds it and is stuck
         return Peer(uid=-1, gid=-1, pid=holder_from_proc(path))
@@ -140,7 +141,7 @@ class Listener:
         if self._plain is None:
             raise ValueError("already detached")
         plain, self._plain = self._plain, None
-        plain.setblocking(False)
+        plain.settimeout(0)
         return plain.detach()
 
     def release(self) -> None:
@@ -179,11 +180,11 @@ def claim(path: str, *, group: str = "opd") -> Listener:
                 raise
     except PermissionError as error:
         raise PermissionDeniedError(
-            f"cannot listen at {path}: {os.strerror(error.errno)}",
+            f"cannot listen at {path}: {error.strerror}",
             hint="run as root or choose another --endpoint",
         ) from error
     except OSError as error:
-        raise ConfigError(f"cannot listen at {path}: {os.strerror(error.errno or 0)}") from error
+        raise ConfigError(f"cannot listen at {path}: {error.strerror}") from error
 
 
 def _bind(path: str) -> socket.socket:

@@ -102,7 +102,7 @@ def check(name: str, method: Method, params: dict[str, Any]) -> dict[str, Any]:
     return checked
 
 
-def _value(what: str, kind: str, value: Any) -> Any:  # noqa: ANN401 - as it came
+def _value(what: str, kind: str, value: Any) -> Any:
     good: bool
     if kind == "text":
         good = isinstance(value, str) and len(value) <= TEXT_LIMIT

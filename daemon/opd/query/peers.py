@@ -13,7 +13,7 @@ import secrets
 
 import zmq
 
-from .endpoint import Peer
+from opd.query.endpoint import Peer
 
 _FIELDS = 4
 _PROBE_MS = 2000
@@ -60,5 +60,3 @@ def peer_uids_are_genuine(context: zmq.Context[zmq.Socket[bytes]]) -> bool:
 def may_change(peer: Peer | None, owner_uid: int) -> bool:
     """Whether ``peer`` may start, stop and the like: uid 0 or the daemon's own."""
     return peer is not None and peer.uid in (0, owner_uid)
-
-

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgpack  # type: ignore[import-untyped]
 
 from opd import errors
-from opd.errors import OperationFailedError, OpdError, ProtocolError, UsageError
+from opd.errors import OpdError, OperationFailedError, ProtocolError, UsageError
 
 VERSION = 1
 MESSAGE_LIMIT_BYTES = 16 << 20
@@ -71,7 +71,7 @@ def pack(value: object) -> bytes:
     return packed
 
 
-def unpack(body: bytes | memoryview, **limits: int) -> Any:  # noqa: ANN401 - msgpack holds anything
+def unpack(body: bytes | memoryview, **limits: int) -> Any:
     """Decode one value. Raises ProtocolError for anything but exactly one value."""
     try:
         return msgpack.unpackb(body, unicode_errors="surrogateescape", **limits)
@@ -93,13 +93,15 @@ def parse_request(body: bytes | memoryview) -> Request | Refusal:
         return refusal(None, "batches are not served: send one request a message")
     if not isinstance(message, dict):
         return refusal(None, "a request is a map")
-    has_id = "id" in message
-    request_id = message.get("id")
+    return _request_of(message)
+
+
+def _request_of(message: dict[Any, Any]) -> Request | Refusal:
+    request_id, method = message.get("id"), message.get("method")
     if not _is_id(request_id):
         return refusal(None, "id is a number, a short string or nil")
     if message.get("jsonrpc") != "2.0":
         return refusal(request_id, 'expected "jsonrpc": "2.0"')
-    method = message.get("method")
     if not isinstance(method, str):
         return refusal(request_id, "method is a string")
     params = message.get("params")
@@ -107,14 +109,12 @@ def parse_request(body: bytes | memoryview) -> Request | Refusal:
         params = {}
     if not isinstance(params, dict) or not all(isinstance(name, str) for name in params):
         return Refusal(request_id, UsageError.rpc_code, UsageError("params is a map by name"))
-    return Request(request_id, method, params, notification=not has_id)
+    return Request(request_id, method, params, notification="id" not in message)
 
 
 def refusal_of_size(size_bytes: int) -> Refusal:
     """What a message over the limit gets."""
-    return refusal(
-        None, f"a message of {size_bytes} bytes; at most {MESSAGE_LIMIT_BYTES} are read"
-    )
+    return refusal(None, f"a message of {size_bytes} bytes; at most {MESSAGE_LIMIT_BYTES} are read")
 
 
 def encode_request(

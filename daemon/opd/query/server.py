@@ -12,24 +12,23 @@ import os
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import zmq
 
 from opd.errors import OpdError, OperationFailedError
-
-from . import endpoint as endpoints
-from . import methods, protocol
-from .dispatch import Dispatcher
-from .lanes import Lane
-from .peers import peer_of_frame, peer_uids_are_genuine
-from .transfers import Transfers
+from opd.query import endpoint as endpoints
+from opd.query import methods, protocol
+from opd.query.dispatch import Dispatcher
+from opd.query.lanes import Lane
+from opd.query.peers import peer_of_frame, peer_uids_are_genuine
+from opd.query.transfers import Transfers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .backend import Backend
-    from .endpoint import Listener, Peer
+    from opd.query.backend import Backend
+    from opd.query.endpoint import Listener, Peer
 
 TOPICS = ("window", "stats", "probe", "log")
 
@@ -93,7 +92,7 @@ class Server:
         self._thread = threading.Thread(target=self._loop, name="opd-router", daemon=True)
 
     def bind(self) -> None:
-        """Claim both socket files. Raises EndpointInUseError, PermissionDeniedError, ConfigError."""
+        """Claim both socket files; raises as ``endpoint.claim``."""
         if self._listeners:
             return
         try:

@@ -12,14 +12,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from opd.errors import OperationFailedError, StoreError, UsageError
-
-from .protocol import CHUNK_LIMIT_BYTES
+from opd.query.protocol import CHUNK_LIMIT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import BinaryIO
 
-    from .endpoint import Peer
+    from opd.query.endpoint import Peer
 
 PER_PEER = 2
 ALTOGETHER = 8
@@ -107,15 +106,11 @@ class Transfers:
             return {"received": transfer.received}
 
     @contextlib.contextmanager
-    def end(
-        self, owner: tuple[bytes, Peer | None], params: dict[str, Any]
-    ) -> Iterator[Transfer]:
+    def end(self, owner: tuple[bytes, Peer | None], params: dict[str, Any]) -> Iterator[Transfer]:
         """Take the whole file, rewound; it is gone when the context ends."""
         with self._held(owner, params["transfer"]) as transfer:
             if params["size"] != transfer.received:
-                raise UsageError(
-                    f"import: {transfer.received} of {params['size']} bytes are here"
-                )
+                raise UsageError(f"import: {transfer.received} of {params['size']} bytes are here")
             with self._lock:
                 del self._open[params["transfer"]]
             with transfer.file:

@@ -82,6 +82,7 @@ def status_of(
                 "cpu_seconds": stats["drain_cpu_ns"] / NS,
                 "records": stats["records"],
                 "wakes": stats["wakes"],
+                "least_running": stats["least_running"],
                 "late": stats["late"],
                 "bad_records": stats["bad_records"],
                 "sideband_lost": stats["lost_sideband"],

@@ -6,10 +6,9 @@ import errno
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from opd.sampling.kernel import kernel_build_id
 from opd_native.errors import NativeError
 from opd_native.kallsyms import Kallsyms, kernel_modules
-
-from opd.sampling.kernel import kernel_build_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

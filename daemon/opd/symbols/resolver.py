@@ -8,10 +8,6 @@ from collections import OrderedDict
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from opd_native.demangle import demangle
-from opd_native.elf import NAMED, RANGE, Elf
-from opd_native.errors import NativeError
-
 from opd.sampling.kernel import boot_id
 from opd.sampling.window import RunInfo
 from opd.symbols.files import ImageFileError, ImageFiles, open_debug_file
@@ -23,6 +19,9 @@ from opd.symbols.kernel import (
     to_elf,
     to_runtime,
 )
+from opd_native.demangle import demangle
+from opd_native.elf import NAMED, RANGE, Elf
+from opd_native.errors import NativeError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,6 +69,7 @@ class Resolver:
         self._memory_limit = memory_limit
         self._files = ImageFiles(trust_inodes=_ours(run))
         self._kernel_name = _kernel_name(run)
+        self._imported = isinstance(run, RunInfo) and run.kind == "import"
         self._kernel = KernelSymbols(kallsyms, modules) if _runs_here(run) else None
         self._kernel_text = 0
         self._images: dict[int, ImageInfo] = {}
@@ -114,34 +114,35 @@ class Resolver:
 
     def image_identity(self, uid: int) -> bytes:
         """Give the image's identity: 16 bytes, the same on every host."""
-        return identity(
-            canonical(self._images[uid], self.image_build_id(uid), self._kernel_name)
-        )
+        return identity(canonical(self._images[uid], self.image_build_id(uid), self._kernel_name))
 
     def elf_addresses(self, uid: int, offsets: Sequence[int]) -> array[int]:
         """Turn what the sampler gave (u64) into ELF addresses (u64)."""
         info = self._images[uid]
-        if info.kind == "file" or info.kind == "vdso":
+        if info.kind in {"file", "vdso"}:
             elf = self._elf(uid)
             return array("Q", offsets) if elf is None else elf.addresses(offsets)
         if info.kind == "kernel":
-            text = self._kernel_text or (self._kernel.text if self._kernel else 0) or info.start
+            text = self._kernel_text or self._text_of(info)
             if text:
                 return array("Q", (to_elf(address, text) for address in offsets))
         if info.kind in ("module", "bpf") and info.start:
             return array("Q", ((address - info.start) % (1 << 64) for address in offsets))
         return array("Q", offsets)
 
-    def names(
-        self, uid: int, elf_addresses: Sequence[int], *, caller: bool = False
-    ) -> list[Name]:
+    def _text_of(self, info: ImageInfo) -> int:
+        here = self._kernel.text if self._kernel is not None else 0
+        # A recording of another boot has its own place for the kernel.
+        return (info.start or here) if self._imported else (here or info.start)
+
+    def names(self, uid: int, elf_addresses: Sequence[int], *, caller: bool = False) -> list[Name]:
         """Name ELF addresses, one answer each. ``caller``: they are return addresses."""
         info = self._images[uid]
         if caller:  # the call is before the address, and perhaps in another function
             elf_addresses = [address - 1 if address else 0 for address in elf_addresses]
-        if info.kind == "file" or info.kind == "vdso":
+        if info.kind in {"file", "vdso"}:
             return self._elf_names(info, elf_addresses)
-        if info.kind == "kernel" or info.kind == "module":
+        if info.kind in {"kernel", "module"}:
             return self._kernel_names(info, elf_addresses)
         if info.kind == "bpf" and info.symbol:
             return [Name(info.symbol, info.symbol, "named")] * len(elf_addresses)

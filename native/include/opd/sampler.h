@@ -79,6 +79,8 @@ struct opd_sampler_stats {
     uint64_t snapshot_ns, snapshot_processes;
     uint64_t ring_bytes;         // kernel memory of all rings
     uint32_t cpus, fds;
+    double least_running;        // of the last window: running / enabled time of the
+                                 // event that shared its counter most; 1 = none did
     uint64_t last_progress;      // CLOCK_MONOTONIC of the last finished drain
     struct opd_pipeline_stats pipeline;  // as of the last drain
 };

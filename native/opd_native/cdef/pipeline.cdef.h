@@ -65,7 +65,6 @@ struct opd_pipeline_stats {
     struct opd_profile_hash_stats hash;
     uint64_t memo_hits, memo_misses, snapshots, snapshot_failures;
 };
-typedef struct opd_pipeline opd_pipeline;
 void opd_pipeline_defaults(struct opd_pipeline_options *options);
 struct opd_pipeline *opd_pipeline_create(const struct opd_pipeline_options *options);
 void opd_pipeline_destroy(struct opd_pipeline *pipeline);

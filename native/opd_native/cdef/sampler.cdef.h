@@ -16,10 +16,10 @@ struct opd_sampler_stats {
         wakes, late, inverted, order_peak_bytes, drain_cpu_ns, snapshot_ns, snapshot_processes,
         ring_bytes;
     uint32_t cpus, fds;
+    double least_running;
     uint64_t last_progress;
     struct opd_pipeline_stats pipeline;
 };
-typedef struct opd_sampler opd_sampler;
 void opd_sampler_defaults(struct opd_sampler_options *options);
 struct opd_sampler *opd_sampler_create(const struct opd_sampler_options *options,
                                        const uint32_t *cpus, size_t cpu_count,
