@@ -30,7 +30,7 @@ pytest: $(VENV)/.dev
 	@$(BIN)/python -m pytest -q $(ARGS)
 
 bench: $(VENV)/.dev  ## measure opd beside perf record on this machine
-	@$(BIN)/python -m tests.bench $(ARGS)
+	@$(BIN)/python tests/bench $(ARGS)
 
 lint: $(VENV)/.dev  ## ruff, mypy, import rules, clang-format
 	@$(BIN)/ruff check -q .

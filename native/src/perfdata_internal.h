@@ -153,6 +153,7 @@ struct opd_queue_block;
 
 // A record in the queue's memory: this head, then its bytes.
 struct opd_queued {
+    struct opd_queue_block *block;
     uint64_t offset;
     int32_t event;
     uint32_t size;

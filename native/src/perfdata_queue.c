@@ -6,8 +6,9 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
-#define BLOCK_SIZE ((size_t)1 << 20) // also its alignment: a record finds its block
+#define BLOCK_SIZE ((size_t)1 << 20)
 #define FREE_BLOCKS 4u
 
 struct opd_queue_block {
@@ -20,12 +21,6 @@ static_assert(sizeof(struct opd_queued) % 8 == 0, "records after the head are al
 static_assert(sizeof(struct opd_queue_block) % 8 == 0, "heads after the block's are aligned");
 
 static struct opd_queue_block *
-block_of(struct opd_queued *queued)
-{
-    return (struct opd_queue_block *)((uintptr_t)queued & ~(uintptr_t)(BLOCK_SIZE - 1));
-}
-
-static struct opd_queue_block *
 new_block(struct opd_queue *queue)
 {
     struct opd_queue_block *block = queue->free;
@@ -33,8 +28,10 @@ new_block(struct opd_queue *queue)
         queue->free = block->next;
         queue->free_count--;
     } else {
-        block = aligned_alloc(BLOCK_SIZE, BLOCK_SIZE);
-        if (block == NULL)
+        // Straight from the kernel, so that a file that was sorted whole leaves
+        // no hole in the heap.
+        block = mmap(NULL, BLOCK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (block == MAP_FAILED)
             return NULL;
     }
     *block = (struct opd_queue_block){.used = sizeof *block};
@@ -45,7 +42,7 @@ static void
 retire_block(struct opd_queue *queue, struct opd_queue_block *block)
 {
     if (queue->free_count >= FREE_BLOCKS) {
-        free(block);
+        munmap(block, BLOCK_SIZE);
         return;
     }
     block->next = queue->free;
@@ -69,6 +66,7 @@ opd_queue_take(struct opd_queue *queue, size_t size)
     struct opd_queued *queued = (struct opd_queued *)((uint8_t *)block + block->used);
     block->used += whole;
     block->live++;
+    queued->block = block;
     queued->size = (uint32_t)size;
     return queued;
 }
@@ -76,7 +74,7 @@ opd_queue_take(struct opd_queue *queue, size_t size)
 void
 opd_queue_release(struct opd_queue *queue, struct opd_queued *queued)
 {
-    struct opd_queue_block *block = block_of(queued);
+    struct opd_queue_block *block = queued->block;
     if (--block->live > 0)
         return;
     if (block == queue->current)
@@ -256,11 +254,12 @@ opd_queue_destroy(struct opd_queue *queue)
 {
     for (size_t i = queue->head; i < queue->count; i++)
         opd_queue_release(queue, queue->entries[i].queued);
-    free(queue->current);
+    if (queue->current != NULL)
+        munmap(queue->current, BLOCK_SIZE);
     while (queue->free != NULL) {
         struct opd_queue_block *block = queue->free;
         queue->free = block->next;
-        free(block);
+        munmap(block, BLOCK_SIZE);
     }
     free(queue->entries);
     free(queue->spare);

@@ -227,7 +227,10 @@ samples_of(int fd)
     struct opd_perfdata *data;
     struct opd_perfdata_event event;
     const char *reason;
-    CHECK(opd_perfdata_open(fd, &data, &reason) == 0);
+    int status = opd_perfdata_open(fd, &data, &reason);
+    if (status == -ENOTSUP)
+        SKIP(reason); // no libzstd here
+    CHECK(status == 0);
     while (opd_perfdata_next(data, &event) == 1)
         continue;
     CHECK(opd_perfdata_stats(data)->end_error == 0);

@@ -132,8 +132,14 @@ class Client:
 
         ``progress`` is told how many bytes have arrived. Raises as ``call``.
         """
-        size = os.fstat(file.fileno()).st_size
-        begun = self.call("import_begin", {"name": name, "origin": origin, "size": size})
+        info = os.fstat(file.fileno())
+        about = {
+            "name": name,
+            "origin": origin,
+            "size": info.st_size,
+            "mtime_ns": max(0, info.st_mtime_ns),
+        }
+        begun = self.call("import_begin", about)
         transfer, sent = begun["transfer"], 0
         try:
             while data := file.read(begun["chunk_bytes"]):

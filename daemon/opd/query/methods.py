@@ -13,7 +13,7 @@ TEXT_LIMIT = 4096
 
 
 class Param(NamedTuple):
-    """One named parameter: ``kind`` is text, texts, count, offset, seconds or bytes."""
+    """One named parameter; ``kind`` is one of those in ``_value``."""
 
     kind: str
     required: bool = False
@@ -49,7 +49,12 @@ METHODS: dict[str, Method] = {
     "stop": Method(owner_only=True),
     "shutdown": Method(owner_only=True),
     "import_begin": Method(
-        params={"name": Param("text"), "origin": Param("text"), "size": Param("offset")}
+        params={
+            "name": Param("text"),
+            "origin": Param("text"),
+            "size": Param("offset"),
+            "mtime_ns": Param("nanoseconds"),
+        }
     ),
     "import_chunk": Method(
         params={
@@ -117,9 +122,9 @@ def _value(what: str, kind: str, value: Any) -> Any:
     elif kind == "count":
         good = _is_int(value) and 0 <= value < TOP_LIMIT
         expected = "an integer of 0 or more"
-    elif kind == "offset":
+    elif kind in ("offset", "nanoseconds"):
         good = _is_int(value) and 0 <= value < 1 << 62
-        expected = "a number of bytes"
+        expected = "a number of bytes" if kind == "offset" else "nanoseconds since 1970"
     elif kind == "seconds":
         good = isinstance(value, int | float) and not isinstance(value, bool)
         good = good and 0 < value <= SECONDS_LIMIT

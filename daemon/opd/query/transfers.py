@@ -31,11 +31,18 @@ class Transfer:
     """One file on its way. ``received`` bytes are in ``file`` so far."""
 
     def __init__(
-        self, owner: tuple[bytes, Peer | None], name: str, origin: str, file: BinaryIO
+        self,
+        owner: tuple[bytes, Peer | None],
+        file: BinaryIO,
+        *,
+        name: str,
+        origin: str,
+        mtime_ns: int | None,
     ) -> None:
         self.owner = owner
         self.name = name
         self.origin = origin
+        self.mtime_ns = mtime_ns
         self.file = file
         self.received = 0
         self.busy = False
@@ -82,7 +89,9 @@ class Transfers:
                     hint=f"at most {PER_PEER} a connection and {ALTOGETHER} altogether",
                 )
             key = secrets.token_hex(8)
-            self._open[key] = Transfer(owner, name, origin, file)
+            self._open[key] = Transfer(
+                owner, file, name=name, origin=origin, mtime_ns=params.get("mtime_ns")
+            )
         return {"transfer": key, "chunk_bytes": CHUNK_LIMIT_BYTES}
 
     def chunk(self, owner: tuple[bytes, Peer | None], params: dict[str, Any]) -> dict[str, Any]:
@@ -115,6 +124,9 @@ class Transfers:
                 del self._open[params["transfer"]]
             with transfer.file:
                 transfer.file.seek(0)
+                if transfer.mtime_ns is not None:
+                    # A recording without wall-clock times is dated by its file.
+                    os.utime(transfer.file.fileno(), ns=(transfer.mtime_ns, transfer.mtime_ns))
                 yield transfer
 
     def abort(self, owner: tuple[bytes, Peer | None], params: dict[str, Any]) -> dict[str, Any]:

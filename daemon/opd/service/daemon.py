@@ -152,7 +152,7 @@ class Daemon:
         for step in sampling.ladder:
             self.log.warning(
                 "event.fallback",
-                event=step.asked,
+                asked=step.asked,
                 refused=step.refused,
                 reason=os.strerror(step.errno),
                 instead=step.instead,

@@ -9,7 +9,6 @@ old one, and what is not asked for again goes with the next turn.
 from __future__ import annotations
 
 import hashlib
-from itertools import repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
@@ -28,8 +27,6 @@ V = TypeVar("V")
 
 _NAMES_CACHED = 8192
 _IMAGES_CACHED = 4096
-# SQLite's limit on bound values was 999 for long.
-_ASKED_AT_ONCE = 500
 
 
 class Cache(Generic[K, V]):
@@ -49,6 +46,16 @@ class Cache(Generic[K, V]):
                 self[key] = value
         return value
 
+    def get_all(self, keys: list[K]) -> list[V | None]:
+        """The values of many keys, None where there is none."""
+        values = list(map(self._young.get, keys))
+        if self._old and None in values:
+            values = [
+                self.get(key) if value is None else value
+                for key, value in zip(keys, values, strict=True)
+            ]
+        return values
+
     def __setitem__(self, key: K, value: V) -> None:
         if len(self._young) >= self._limit:
             self._old = self._young
@@ -57,6 +64,13 @@ class Cache(Generic[K, V]):
 
     def __len__(self) -> int:
         return len(self._young) + len(self._old)
+
+
+# Numbers of its frames, root first, and its flags.
+Stack = tuple[tuple[int, ...], int]
+
+FRAME_COLUMNS = 6
+STACK_COLUMNS = 4
 
 
 class Frame(NamedTuple):
@@ -149,22 +163,8 @@ class Dictionary:
         self._insert("INSERT INTO frames VALUES (?, ?, ?)", first, len(ordered), block)
         return dict(zip(ordered, range(first, first + len(ordered)), strict=True))
 
-    def stacks(self, identities: Sequence[bytes]) -> dict[bytes, int]:
-        """The numbers of those stacks that are stored."""
-        found: dict[bytes, int] = {}
-        for at in range(0, len(identities), _ASKED_AT_ONCE):
-            some = identities[at : at + _ASKED_AT_ONCE]
-            marks = ",".join(repeat("?", len(some)))
-            found.update(
-                self._connection.execute(
-                    f"SELECT identity, id FROM stacks WHERE identity IN ({marks})",  # noqa: S608
-                    some,
-                )
-            )
-        return found
-
-    def add_stacks(self, stacks: Sequence[tuple[tuple[int, ...], int, bytes]]) -> dict[bytes, int]:
-        """Store (frames root first, flags, identity) each; returns their numbers.
+    def add_stacks(self, stacks: Sequence[Stack]) -> dict[Stack, int]:
+        """Store stacks; returns their numbers.
 
         The block has, for each stack in order of its frames, flags, number of
         frames, and how many of them it shares with the one before; then the
@@ -172,12 +172,12 @@ class Dictionary:
         """
         if not stacks:
             return {}
-        ordered = sorted(stacks)
-        first = self._next("stack_blocks")
+        ordered = sorted(set(stacks))
+        first = self._next("stacks")
         shared: list[int] = []
         rest: list[int] = []
         before: tuple[int, ...] = ()
-        for frames, _flags, _identity in ordered:
+        for frames, _flags in ordered:
             same = 0
             for one, other in zip(before, frames, strict=False):
                 if one != other:
@@ -188,17 +188,14 @@ class Dictionary:
             before = frames
         block = pack(
             [
-                [flags for _frames, flags, _identity in ordered],
-                [len(frames) for frames, _flags, _identity in ordered],
+                [flags for _frames, flags in ordered],
+                [len(frames) for frames, _flags in ordered],
                 shared,
                 rest,
             ]
         )
-        self._insert("INSERT INTO stack_blocks VALUES (?, ?, ?)", first, len(ordered), block)
-        numbers = {stack[2]: first + index for index, stack in enumerate(ordered)}
-        # In order of the index, so that neighbours share a page.
-        self._connection.executemany("INSERT INTO stacks VALUES (?, ?)", sorted(numbers.items()))
-        return numbers
+        self._insert("INSERT INTO stacks VALUES (?, ?, ?)", first, len(ordered), block)
+        return dict(zip(ordered, range(first, first + len(ordered)), strict=True))
 
     def _insert(self, statement: str, *values: object) -> int:
         number = self._connection.execute(statement, values).lastrowid

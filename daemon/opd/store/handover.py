@@ -152,7 +152,7 @@ class WorkerLink:
         ``windows`` (handed over), ``windows_stored``, ``windows_again`` (were
         there already), ``windows_dropped``, ``windows_refused`` (by reason),
         ``samples_stored``, ``samples_dropped`` (of windows dropped or refused),
-        ``bytes_stored``, ``waiting_windows``, ``waiting_bytes``, ``starts``,
+        ``bytes_stored``, ``waiting`` (windows), ``waiting_bytes``, ``starts``,
         ``deaths``, ``image_files_shed``, ``callback_errors``, ``pid``,
         ``cpu_seconds`` (of all workers, as far as reported), ``pss_bytes``,
         ``errors`` (by reason).
@@ -167,7 +167,7 @@ class WorkerLink:
             return {
                 **{name: counters[name] for name in names},
                 "windows_refused": dict(self._outbox.refused),
-                "waiting_windows": self._outbox.waiting_windows,
+                "waiting": self._outbox.waiting_windows,
                 "waiting_bytes": self._outbox.waiting_bytes,
                 "pid": self._report.pid,
                 "cpu_seconds": self._cpu_before + self._report.cpu_seconds,

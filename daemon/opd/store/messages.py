@@ -150,7 +150,7 @@ def wire_run(run: RunInfo) -> RunInfo:
 class Splitter(Generic[Message]):
     """Cuts received bytes into messages."""
 
-    def __init__(self, kind: Any) -> None:  # noqa: ANN401 - a union is no type
+    def __init__(self, kind: Any) -> None:
         self._decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(kind)
         self._buffer = bytearray()
 

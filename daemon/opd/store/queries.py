@@ -20,6 +20,7 @@ from opd.sampling.window import EventInfo, RunInfo
 from opd.store.database import ReadConnection
 from opd.store.quality import Stretch, read_quality, stretch_of
 from opd.store.scan import Part, Scan
+from opd.store.stacks import StackReader, StoredStack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -198,6 +199,11 @@ class Reader:
             runs = self._runs(self._session(session))
             stretches = self._stretches(runs, since_ns, until_ns)
             return read_quality(self._connection, stretches, _find_event(event, runs))
+
+    def stacks(self, numbers: Sequence[int]) -> list[StoredStack]:
+        """Stacks by their numbers in the ``rows`` blocks, leaf first, with identities."""
+        with self._snapshot():
+            return StackReader(self._connection).read(numbers)
 
     # ---- what they share
 

@@ -9,11 +9,15 @@ to by number lives beside them:
             C++ name is stored once and not twice.
 ``images``  identity (16 bytes), path (a name), kind, build-id, flags.
 ``frames``  a block per window of the frames first seen in it, numbered from
-            ``first``: image, ELF address, name, raw name, kind. A frame's
-            identity is (image identity, ELF address); its number is only a
-            short way to write it, and after a restart a frame may get another.
-``stacks``  identity (16 bytes) to number; the frames themselves are a block
-            per window in ``stack_blocks``, as numbers of frames.
+            ``first``: image, ELF address, name, raw name, kind.
+``stacks``  a block per window of the stacks first seen in it, numbered from
+            ``first``: flags and numbers of frames.
+
+Numbers are only a short way to write a frame or stack in this file, and one
+that is long not seen may get another. Their identities, the same on every
+host, follow from the images' identities and the addresses
+(:mod:`opd.store.stacks`). An index of identities was tried: it cost 36 bytes a
+stack, more than twice the stack, and wrote a page of the file for each.
 
 ``minutes`` and ``hours`` are the flat roll-ups by the start of a window.
 ``squares`` is the sum over windows of (weight of the key in the window)**2: with
@@ -90,10 +94,7 @@ CREATE TABLE images (
   UNIQUE (identity, path)
 );
 CREATE TABLE frames (first INTEGER PRIMARY KEY, count INTEGER NOT NULL, block BLOB NOT NULL);
-CREATE TABLE stacks (
-  identity BLOB PRIMARY KEY, id INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE stack_blocks (first INTEGER PRIMARY KEY, count INTEGER NOT NULL, block BLOB NOT NULL);
+CREATE TABLE stacks (first INTEGER PRIMARY KEY, count INTEGER NOT NULL, block BLOB NOT NULL);
 CREATE TABLE windows (
   id INTEGER PRIMARY KEY, run INTEGER NOT NULL REFERENCES runs(id), sequence INTEGER NOT NULL,
   start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL,

@@ -163,7 +163,7 @@ class Worker:
         else:
             self._send(
                 messages.Stored(
-                    *(receipt.run, receipt.sequence, receipt.stored),
+                    *(receipt.run, receipt.sequence, receipt.new),
                     *(receipt.samples, receipt.bytes),
                 )
             )
@@ -180,9 +180,7 @@ class Worker:
 
     def _report(self) -> None:
         self._reported = time.monotonic()
-        errors = dict(self._errors)
-        for kind, count in self._writer.resolver_errors.items():
-            errors[f"resolver_{kind}"] = count
+        errors = {**self._errors, **self._writer.trouble()}
         self._send(messages.Report(os.getpid(), time.process_time(), pss_bytes(), errors))
 
     def _send(self, message: messages.ToDaemon) -> None:
@@ -191,6 +189,8 @@ class Worker:
 
 def reason_of(error: BaseException) -> str:
     """One word for what stopped a window from being stored."""
+    if isinstance(error, StoreError) and isinstance(error.__cause__, sqlite3.Error):
+        error = error.__cause__
     if isinstance(error, MemoryError):
         return "memory"
     if isinstance(error, sqlite3.Error):

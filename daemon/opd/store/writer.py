@@ -22,16 +22,18 @@ from opd.store.database import WriterLock, open_writer, printable, transaction
 from opd.store.dictionary import Cache, Dictionary, Frame
 from opd.store.names import KIND_NAMED, KIND_RANGE, KIND_UNKNOWN, UNKNOWN, kind_of
 from opd.store.rollup import RollUp, flatten
-from opd.store.schema import QUALITY_COLUMNS
+from opd.store.schema import FILE_NAME, QUALITY_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+    from types import TracebackType
 
     from opd.sampling.window import RunInfo, Window
     from opd.store.names import NameSource, Resolver
 
-_STACKS_CACHED = 8192
+# Twice these are kept: see opd.store.dictionary.Cache.
+_STACKS_CACHED = 12288
 _FRAMES_CACHED = 16384
 
 _ADD_WINDOW = (
@@ -41,11 +43,11 @@ _ADD_WINDOW = (
 
 
 class WindowReceipt(msgspec.Struct, frozen=True):
-    """What became of a window. ``stored`` is False when it was there already."""
+    """What became of a window. ``new`` is False when it was there already."""
 
     run: str
     sequence: int
-    stored: bool
+    new: bool
     samples: int
     bytes: int
 
@@ -58,18 +60,9 @@ class _Stack(NamedTuple):
     kind: int
 
 
-class _Known(NamedTuple):
-    """A frame of this run, stored."""
-
-    number: int
-    address: int
-    image: int
-    name: int
-    kind: int
-
-
-# What the sampler calls a frame: image uid and its address.
-_RawFrame = tuple[int, int]
+# A frame as the sampler gives it: image uid and address in one number.
+_UID_SHIFT = 64
+_ADDRESS_MASK = (1 << _UID_SHIFT) - 1
 
 
 class StoreWriter:
@@ -113,8 +106,8 @@ class StoreWriter:
         self._row = 0
         self._identities: dict[int, bytes] = {}
         self._stacks: Cache[bytes, _Stack] = Cache(_STACKS_CACHED)
-        self._leaves: Cache[_RawFrame, _Known] = Cache(_FRAMES_CACHED)
-        self._callers: Cache[_RawFrame, _Known] = Cache(_FRAMES_CACHED)
+        self._leaves: Cache[int, tuple[int, int, int]] = Cache(_FRAMES_CACHED)
+        self._callers: Cache[int, int] = Cache(_FRAMES_CACHED)
 
     # ---- the three calls
 
@@ -125,7 +118,7 @@ class StoreWriter:
         images and names stay.
         """
         # Left unfinished, the last minute is read from its windows.
-        with contextlib.suppress(sqlite3.Error):
+        with contextlib.suppress(StoreError):
             self.finish()
         self._rollup = None
         self._row = 0
@@ -162,6 +155,11 @@ class StoreWriter:
             (run.run, session),
         ).fetchone()
         self._separated = (threads, processors)
+
+    def trouble(self) -> dict[str, int]:
+        """What names cost: errors of the resolver, and what it counted, by reason."""
+        counted = getattr(self._names, "counters", {}) if self._run is not None else {}
+        return {**{f"resolver_{kind}": n for kind, n in self.resolver_errors.items()}, **counted}
 
     def add_images(self, images: Iterable[tuple[ImageInfo, int | None]]) -> None:
         """Announce images of the run, with an open file where there is one.
@@ -332,86 +330,65 @@ class StoreWriter:
         return stacks  # type: ignore[return-value]  # the loop above filled it
 
     def _make_stacks(self, window: Window, columns: Columns, new: list[int]) -> list[_Stack]:
-        """Store the stacks at the indices ``new``."""
-        raws: list[list[_RawFrame]] = []
+        """Name and store the stacks at the indices ``new``."""
+        images, addresses = columns.frame_image, columns.frame_address
+        leaves: list[int] = []
+        callers: list[int] = []
+        ends = [0]
         for index in new:
             part = slice(columns.stack_start[index], columns.stack_start[index + 1])
-            raws.append(
-                list(zip(columns.frame_image[part], columns.frame_address[part], strict=True))
-            )
-        leaf_of = self._frames_of({raw[0] for raw in raws if raw}, self._leaves, caller=False)
-        wanted: set[_RawFrame] = set()
-        for raw in raws:
-            wanted.update(raw[1:])
-        caller_of = self._frames_of(wanted, self._callers, caller=True)
-        frames = [
-            [leaf_of[raw[0]], *[caller_of[frame] for frame in raw[1:]]] if raw else []
-            for raw in raws
-        ]
-        flags = bytes([window.stack_flags[index] for index in new])
-        identities = self._stack_identities(flags, raws, frames)
-        stored = self._dictionary.stacks(identities)
-        missing = {
-            identity: (tuple([frame.number for frame in reversed(stack)]), flag, identity)
-            for identity, flag, stack in zip(identities, flags, frames, strict=True)
-            if identity not in stored
-        }
-        stored.update(self._dictionary.add_stacks(list(missing.values())))
-        nameless = self._dictionary.name(UNKNOWN)
+            frames = [
+                uid << _UID_SHIFT | address
+                for uid, address in zip(images[part], addresses[part], strict=True)
+            ]
+            # The sampler sends none without frames, but one would be no harm.
+            leaves.append(frames[0] if frames else -1)
+            callers.extend(frames[1:])
+            ends.append(len(callers))
+        nameless = (0, self._dictionary.name(UNKNOWN), KIND_UNKNOWN)
+        leaf_of = self._leaves.get_all(leaves)
+        missing = {leaf for leaf, known in zip(leaves, leaf_of, strict=True) if known is None}
+        if missing:
+            made = {-1: nameless}
+            for key, number, frame in self._make_frames(missing - {-1}, caller=False):
+                self._leaves[key] = made[key] = (number, frame.name, frame.kind)
+            leaf_of = [known or made[leaf] for leaf, known in zip(leaves, leaf_of, strict=True)]
+        caller_of = self._callers.get_all(callers)
+        missing = {key for key, known in zip(callers, caller_of, strict=True) if known is None}
+        if missing:
+            numbers = {}
+            for key, number, _frame in self._make_frames(missing, caller=True):
+                self._callers[key] = numbers[key] = number
+            caller_of = [
+                known or numbers[key] for key, known in zip(callers, caller_of, strict=True)
+            ]
+        stacks = []
+        for at, (index, leaf) in enumerate(zip(new, leaf_of, strict=True)):
+            above = caller_of[ends[at] : ends[at + 1]]
+            above.reverse()
+            if leaf[0]:
+                above.append(leaf[0])
+            stacks.append((tuple(above), window.stack_flags[index]))
+        stored = self._dictionary.add_stacks(stacks)
         return [
-            _Stack(stored[identity], stack[0].name, stack[0].kind)
-            if stack
-            else _Stack(stored[identity], nameless, KIND_UNKNOWN)
-            for identity, stack in zip(identities, frames, strict=True)
+            _Stack(stored[stack], leaf[1], leaf[2])
+            for stack, leaf in zip(stacks, leaf_of, strict=True)
         ]
 
-    def _stack_identities(
-        self, flags: bytes, raws: list[list[_RawFrame]], frames: list[list[_Known]]
-    ) -> list[bytes]:
-        # Only the worker and an import load the native module.
-        from opd_native.identity import stack_identities  # noqa: PLC0415
-
-        starts = array("I", [0])
-        images = array("I")
-        addresses = array("Q")
-        index_of: dict[int, int] = {}
-        for raw, stack in zip(raws, frames, strict=True):
-            images.extend([index_of.setdefault(uid, len(index_of)) for uid, _address in raw])
-            addresses.extend([frame.address for frame in stack])
-            starts.append(len(images))
-        identities = stack_identities(
-            flags,
-            starts.tobytes(),
-            images.tobytes(),
-            addresses.tobytes(),
-            [self._identity(uid) for uid in index_of],
-        )
-        return [identities[at : at + 16] for at in range(0, len(identities), 16)]
-
-    def _frames_of(
-        self, wanted: set[_RawFrame], cache: Cache[_RawFrame, _Known], *, caller: bool
-    ) -> dict[_RawFrame, _Known]:
-        """The frames, new ones named and stored."""
-        found: dict[_RawFrame, _Known] = {}
-        missing: dict[int, list[int]] = defaultdict(list)
-        for raw in wanted:
-            frame = cache.get(raw)
-            if frame is None:
-                missing[raw[0]].append(raw[1])
-            else:
-                found[raw] = frame
-        new: list[tuple[_RawFrame, Frame]] = []
-        for uid, offsets in missing.items():
+    def _make_frames(self, keys: set[int], *, caller: bool) -> list[tuple[int, int, Frame]]:
+        """Name and store frames; each with its number."""
+        by_image: dict[int, list[int]] = defaultdict(list)
+        for key in keys:
+            by_image[key >> _UID_SHIFT].append(key & _ADDRESS_MASK)
+        new: list[tuple[int, Frame]] = []
+        for uid, offsets in by_image.items():
             new.extend(self._name_frames(uid, array("Q", sorted(offsets)), caller=caller))
-        numbers = self._dictionary.add_frames([frame for _raw, frame in new])
-        for raw, made in new:
-            known = _Known(numbers[made], made.address, made.image, made.name, made.kind)
-            found[raw] = cache[raw] = known
-        return found
+        numbers = self._dictionary.add_frames([frame for _key, frame in new])
+        return [(key, numbers[frame], frame) for key, frame in new]
 
     def _name_frames(
         self, uid: int, offsets: array[int], *, caller: bool
-    ) -> list[tuple[_RawFrame, Frame]]:
+    ) -> list[tuple[int, Frame]]:
         """Address and name of frames of one image, as the resolver says."""
         name = self._dictionary.name
         info = self._images.get(uid) or ImageInfo(uid=uid, kind="unknown", path=UNKNOWN)
@@ -423,7 +400,7 @@ class StoreWriter:
             addresses = offsets
             texts = [(name(UNKNOWN), 0, KIND_UNKNOWN)] * len(offsets)
         return [
-            ((uid, offset), Frame(image, address, int(caller), *text))
+            (uid << _UID_SHIFT | offset, Frame(image, address, int(caller), *text))
             for offset, address, text in zip(offsets, addresses, texts, strict=True)
         ]
 
@@ -472,13 +449,23 @@ class _Writing:
         self._transaction = transaction(writer._connection)  # noqa: SLF001
 
     def __enter__(self) -> None:
-        self._transaction.__enter__()
-
-    def __exit__(self, *error: object) -> None:
         try:
-            self._transaction.__exit__(*error)  # type: ignore[arg-type]
-        except BaseException:
+            self._transaction.__enter__()
+        except sqlite3.Error as failure:
+            path = self._writer._directory / FILE_NAME  # noqa: SLF001
+            raise StoreError(f"{path}: cannot write: {failure}") from failure
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self._transaction.__exit__(kind, error, traceback)
+        except BaseException as failure:
             self._writer._forget()  # noqa: SLF001
+            if isinstance(failure, sqlite3.Error):
+                path = self._writer._directory / FILE_NAME  # noqa: SLF001
+                raise StoreError(f"{path}: cannot write: {failure}") from failure
             raise
-        if error[0] is not None:
-            self._writer._forget()  # noqa: SLF001

@@ -136,7 +136,7 @@ def test_a_stopped_worker_holds_nobody_up(tmp_path):
         for sequence in range(1, 40):
             link.send_window(make_window(sequence, hits[sequence]))
         assert not link.wait_acknowledged(39, 0.5)
-        assert link.stats()["waiting_windows"] == 39
+        assert link.stats()["waiting"] == 39
         os.kill(pid, signal.SIGCONT)
         assert link.wait_acknowledged(39, PATIENCE)
         assert link.stats()["deaths"] == 0

@@ -76,7 +76,8 @@ def test_time_of_day_across_clock_changes(now, text, expected):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "yesterday", "10", "10x", "m", "25:00", "03:60", "2026-13-01", "-", "10m10", "12345"]
+    "text",
+    ["", "yesterday", "10", "10x", "m", "25:00", "03:60", "2026-13-01", "-", "10m10", "12345"],
 )
 def test_anything_else_lists_the_valid_forms(text):
     """The error says what would have been right."""

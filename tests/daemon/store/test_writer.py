@@ -1,12 +1,15 @@
 """What the writer stores, and what a reader gets back."""
 
 import sqlite3
+from array import array
 
 import pytest
 from opd.errors import StoreError
 from opd.sampling.window import EventInfo, ImageInfo
+from opd.store.blocks import unpack_rows
 from opd.store.queries import ReportQuery, open_reader
 from opd.store.writer import StoreWriter
+from opd_native.identity import stack_identities
 from plain_names import BrokenNames, PlainNames
 from synthetic import IMAGES, START_NS, Hit, expected, make_run, make_window, random_hits
 
@@ -36,7 +39,7 @@ def test_report_is_the_sum_of_the_hits(writer, tmp_path):
         window_hits = random_hits(sequence)
         hits += window_hits
         receipt = writer.append(make_window(sequence, window_hits))
-        assert receipt.stored
+        assert receipt.new
         assert receipt.samples == sum(hit.hits for hit in window_hits)
     with open_reader(tmp_path / "session") as reader:
         for keys in (KEYS, ("comm", "image", "symbol"), ("symbol",), ("pid",), ("mode", "comm")):
@@ -68,8 +71,8 @@ def test_rows_come_heaviest_first_then_by_key(writer, tmp_path):
 def test_a_window_is_stored_once(writer, tmp_path):
     """A window sent again is acknowledged and changes nothing."""
     window = make_window(0, random_hits(1))
-    assert writer.append(window).stored
-    assert not writer.append(window).stored
+    assert writer.append(window).new
+    assert not writer.append(window).new
     with open_reader(tmp_path / "session") as reader:
         assert reader.sessions()[0].windows == 1
         assert reader.report(ReportQuery()).total == window.quality["samples"]
@@ -90,11 +93,45 @@ def test_a_run_goes_on_in_another_writer(tmp_path):
     with open_reader(directory) as reader:
         result = reader.report(ReportQuery(top=0))
         assert rows_of(result) == expected(sum(hits, []), ("comm", "image", "symbol"))
-    connection = sqlite3.connect(directory / "opd.db")
-    stacks = connection.execute("SELECT count(*), count(DISTINCT identity) FROM stacks").fetchone()
-    assert stacks[0] == stacks[1]
-    assert connection.execute("SELECT sum(count) FROM stack_blocks").fetchone()[0] == stacks[0]
+
+
+def test_stacks_come_back_with_the_frozen_identity(writer, tmp_path):
+    """Frames, names and identity of every row's stack are as they were handed over."""
+    hits = [random_hits(sequence) for sequence in range(5)]
+    for sequence, some in enumerate(hits):
+        writer.append(make_window(sequence, some))
+    names = writer._names
+    wanted = {}
+    for hit in sum(hits, []):
+        uids = [uid for uid, _offset in hit.frames]
+        addresses = [names.elf_addresses(uid, [offset])[0] for uid, offset in hit.frames]
+        identity = stack_identities(
+            bytes([hit.flags]),
+            array("I", [0, len(uids)]).tobytes(),
+            array("I", range(len(uids))).tobytes(),
+            array("Q", addresses).tobytes(),
+            [names.image_identity(uid) for uid in uids],
+        )
+        texts = [
+            names.names(uid, [address], caller=at > 0)[0].text
+            for at, (uid, address) in enumerate(zip(uids, addresses, strict=True))
+        ]
+        sums = wanted.setdefault(identity, [0, addresses, texts])
+        sums[0] += hit.hits
+    connection = sqlite3.connect(tmp_path / "session" / "opd.db")
+    found = {}
+    with open_reader(tmp_path / "session") as reader:
+        for (block,) in connection.execute("SELECT rows FROM blocks"):
+            _counts, numbers, row_hits, _excess = unpack_rows(block)
+            for stack, count in zip(reader.stacks(numbers), row_hits, strict=True):
+                frames = stack.frames
+                sums = found.setdefault(
+                    stack.identity,
+                    [0, [frame.address for frame in frames], [frame.name for frame in frames]],
+                )
+                sums[0] += count
     connection.close()
+    assert found == wanted
 
 
 def test_quality_counts_names_losses_and_gaps(writer, tmp_path):
@@ -229,7 +266,7 @@ def test_a_window_that_does_not_fit_is_refused(writer, field, value):
     setattr(window, field, value)
     with pytest.raises(StoreError, match="invalid window"):
         writer.append(window)
-    assert writer.append(make_window(0, random_hits(1))).stored
+    assert writer.append(make_window(0, random_hits(1))).new
 
 
 def test_a_failed_window_leaves_no_trace(writer, tmp_path, monkeypatch):

@@ -1,0 +1,34 @@
+"""opctl report: where the time of a range went."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from opd.cli import asking, rows
+
+if TYPE_CHECKING:
+    import argparse
+
+SUMMARY = "show where the samples of a range of time are"
+EXAMPLE = "opctl report --since 03:10 --until 03:15 --sort comm,symbol --top 10 -e cpu-clock"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this subcommand."""
+    rows.add_question(parser, top=20)
+    parser.add_argument(
+        "--session", metavar="NAME", help="an imported or earlier session (default: the latest)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Ask and print."""
+    params = rows.question(arguments)
+    for name in ("since", "until", "session"):
+        value = getattr(arguments, name)
+        if value is not None:
+            params[name] = value
+    with asking.open_source(arguments) as source:
+        answer = source.call("report", params)
+    rows.print_report(rows.with_rows(answer), arguments.format, rows.keys_of(answer))
+    return 0

@@ -1,0 +1,208 @@
+"""opctl, the client: asks a running opd, or a session directory."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from opd import __version__
+from opd.errors import OpdError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+COMMANDS = (
+    "status",
+    "events",
+    "report",
+    "top",
+    "start",
+    "stop",
+    "dump",
+    "import",
+    "doctor",
+    "shutdown",
+)
+FORMATS = ("table", "json", "csv")
+
+_DESCRIPTION = "Ask a running opd, or a session directory, what this machine does and did."
+_EXAMPLE = "opctl report --since 10m --sort comm,symbol --top 10"
+_TIMED = ("--since", "--until")
+_INTERRUPTED = 130
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises UsageError, with the closest valid names, instead of exiting."""
+
+    def __init__(self, **settings: Any) -> None:
+        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(allow_abbrev=False, **settings)
+
+    def error(self, message: str) -> NoReturn:
+        """Report a wrong command line."""
+        raise UsageError(message, hint=f"see {self.prog} --help")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            valid = [str(choice) for choice in action.choices]
+            what = "subcommand " if action.dest == "command" else ""
+            raise argparse.ArgumentError(
+                None if what else action,
+                f"there is no {what}{value!r}{did_you_mean(str(value), valid)};"
+                f" valid: {' '.join(valid)}",
+            )
+
+
+def did_you_mean(word: str, valid: Iterable[str]) -> str:
+    """``", did you mean X?"``, or nothing when no word is close."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only mistakes pay for it
+
+    close = get_close_matches(word[:100], list(valid), n=2, cutoff=0.55)
+    return f", did you mean {' or '.join(close)}?" if close else ""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand; its exit status."""
+    try:
+        status = _run(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+    except OpdError as error:
+        print(f"opctl: {error}", file=sys.stderr)
+        return error.exit_status
+    except BrokenPipeError:
+        # Whoever read the output has seen enough; nothing is left to flush at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    return status
+
+
+def _run(argv: list[str]) -> int:
+    parser, subparsers = build_parser()
+    argv = join_times(argv)
+    _refuse_unknown_options(argv, parser, subparsers)
+    try:
+        arguments, rest = parser.parse_known_args(argv)
+    except SystemExit as done:  # --help, --version
+        return int(done.code or 0)
+    if rest:
+        _refuse_rest(rest, subparsers[arguments.command])
+    for name, value in (("endpoint", None), ("session_dir", None), ("format", "table")):
+        if getattr(arguments, name, None) is None:
+            setattr(arguments, name, value)
+    for name in ("since", "until"):
+        if not hasattr(arguments, name):
+            setattr(arguments, name, None)
+    run = _command(arguments.command).run
+    return int(run(arguments))
+
+
+def build_parser() -> tuple[Parser, dict[str, Parser]]:
+    """The whole command line: the parser and those of the subcommands by name."""
+    shared = Parser(add_help=False)
+    _add_globals(shared)
+    parser = Parser(
+        prog="opctl",
+        description=_DESCRIPTION,
+        parents=[shared],
+        epilog=f"example:\n  {_EXAMPLE}",
+    )
+    parser.add_argument("--version", action="version", version=f"opctl {__version__}")
+    added = parser.add_subparsers(
+        dest="command", metavar="SUBCOMMAND", required=True, parser_class=Parser
+    )
+    subparsers: dict[str, Parser] = {}
+    for name in COMMANDS:
+        command = _command(name)
+        sub = added.add_parser(
+            name,
+            help=command.SUMMARY,
+            description=f"{command.SUMMARY[0].upper()}{command.SUMMARY[1:]}.",
+            epilog=f"example:\n  {command.EXAMPLE}",
+            parents=[shared],
+        )
+        command.add_arguments(sub)
+        subparsers[name] = sub
+    return parser, subparsers
+
+
+def join_times(argv: list[str]) -> list[str]:
+    """Put ``--since -10m`` into one word, as argparse would take -10m for an option."""
+    joined: list[str] = []
+    for word in argv:
+        if joined and joined[-1] in _TIMED and re.match(r"-[0-9]", word):
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined
+
+
+def _add_globals(parser: Parser) -> None:
+    """Options that may stand on either side of the subcommand.
+
+    SUPPRESS keeps a subcommand's parser from overwriting with a default what
+    was said before the subcommand.
+    """
+    group = parser.add_argument_group("global options")
+    group.add_argument(
+        "--endpoint",
+        metavar="URL",
+        default=argparse.SUPPRESS,
+        help="where opd listens, ipc://PATH (default: $OPD_ENDPOINT, else ipc:///run/opd/opd.sock,"
+        " else $XDG_RUNTIME_DIR/opd/opd.sock)",
+    )
+    group.add_argument(
+        "--session-dir",
+        metavar="DIR",
+        default=argparse.SUPPRESS,
+        help="answer from this store, without a daemon",
+    )
+    group.add_argument(
+        "--format", choices=FORMATS, default=argparse.SUPPRESS, help="default: table"
+    )
+    group.add_argument(
+        "--since",
+        metavar="TIME",
+        default=argparse.SUPPRESS,
+        help="start of the range: 10m, '10m ago', -10m, 03:12, ISO 8601",
+    )
+    group.add_argument(
+        "--until", metavar="TIME", default=argparse.SUPPRESS, help="end of the range"
+    )
+
+
+def _command(name: str) -> Any:
+    return importlib.import_module(f"opd.cli.commands.{name.replace('import', 'import_')}")
+
+
+def _refuse_unknown_options(argv: list[str], parser: Parser, subparsers: dict[str, Parser]) -> None:
+    """Name an unknown option itself, before argparse takes its value for a subcommand."""
+    known = set(parser._option_string_actions)  # noqa: SLF001 - argparse has no public list
+    for sub in subparsers.values():
+        known.update(sub._option_string_actions)  # noqa: SLF001
+    for word in argv:
+        if word == "--":
+            return
+        name = word.partition("=")[0]
+        if name.startswith("--") and name not in known:
+            chosen = next((sub for sub in argv if sub in subparsers), None)
+            _refuse_rest([word], subparsers[chosen] if chosen else parser)
+
+
+def _refuse_rest(rest: list[str], parser: Parser) -> NoReturn:
+    word = next((word for word in rest if word.startswith("-")), rest[0]).partition("=")[0]
+    if not word.startswith("-"):
+        parser.error(f"unexpected argument {word!r}")
+    valid = [name for name in parser._option_string_actions if name.startswith("--")]  # noqa: SLF001
+    parser.error(
+        f"{parser.prog} has no option {word!r}{did_you_mean(word, valid)}; valid: {' '.join(valid)}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

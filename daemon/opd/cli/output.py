@@ -1,0 +1,156 @@
+"""What the client prints: JSON, CSV and tables."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_GAP = "  "
+# A cell longer than this is shown whole but does not push the others aside.
+_PAD_AT_MOST = 60
+# Control characters would let a process draw on the terminal by its name.
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+_CONTROLS |= {0x2028: "\\u2028", 0x2029: "\\u2029"}
+
+
+def print_json(value: object) -> None:
+    """One document on stdout: one line, or indented where a person reads it."""
+    indent = 2 if sys.stdout.isatty() else None
+    write(json.dumps(value, indent=indent, ensure_ascii=not sys.stdout.isatty()))
+
+
+def print_csv(names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Rows with a header line, as RFC 4180 without its CR."""
+    import csv  # noqa: PLC0415 - few ask for it
+
+    writer = csv.DictWriter(sys.stdout, names, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+
+
+def print_table(
+    names: Sequence[str],
+    rows: Iterable[Mapping[str, Any]],
+    *,
+    right: Iterable[str] = (),
+) -> None:
+    """Columns under a header, one line a row.
+
+    Cells are cut only where a terminal would wrap the line.
+    """
+    right = set(right)
+    lines = [[clean(name) for name in names]]
+    lines += [[clean(cell_text(row.get(name))) for name in names] for row in rows]
+    widths = [
+        max((len(line[at]) for line in lines if len(line[at]) <= _PAD_AT_MOST), default=0)
+        for at in range(len(names))
+    ]
+    width = terminal_width()
+    for line in lines:
+        cells = [
+            cell.rjust(widths[at]) if names[at] in right else cell.ljust(widths[at])
+            for at, cell in enumerate(line)
+        ]
+        write(_GAP.join(cells).rstrip()[:width])
+
+
+def print_fields(fields: Mapping[str, Any]) -> None:
+    """One line a field."""
+    widest = max(map(len, fields), default=0)
+    for name, value in fields.items():
+        write(f"{name.ljust(widest)}{_GAP}{clean(cell_text(value))}"[: terminal_width()])
+
+
+def print_result(result: Mapping[str, Any], form: str, text: str) -> None:
+    """A small result: whole as JSON or CSV, as the sentence ``text`` in a table."""
+    if form == "json":
+        print_json(result)
+    elif form == "csv":
+        print_csv(list(result), [result])
+    else:
+        write(text)
+
+
+def write(line: str) -> None:
+    """One line on stdout, whatever its encoding lacks."""
+    try:
+        print(line)
+    except UnicodeEncodeError:
+        encoding = sys.stdout.encoding or "ascii"
+        print(line.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def terminal_width() -> int | None:
+    """The columns of the terminal on stdout; None when it is none."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or None
+    except (OSError, ValueError):
+        return None
+
+
+def clean(text: str) -> str:
+    """The text on one line, control characters spelled out."""
+    return text if text.isprintable() else text.translate(_CONTROLS)
+
+
+def cell_text(value: object) -> str:
+    """A value as a table shows it."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    return str(value)
+
+
+def size_text(size_bytes: float) -> str:
+    """Bytes for people: ``12.3 MiB``."""
+    for unit in ("B", "KiB", "MiB"):
+        if abs(size_bytes) < 1024:  # noqa: PLR2004
+            return f"{size_bytes:.0f} B" if unit == "B" else f"{size_bytes:.1f} {unit}"
+        size_bytes /= 1024
+    return f"{size_bytes:.1f} GiB"
+
+
+def span_text(seconds: float) -> str:
+    """Seconds for people: ``3d 4h``, ``5m 6s``."""
+    whole = int(seconds)
+    days, hours, minutes = whole // 86400, whole // 3600 % 24, whole // 60 % 60
+    if days:
+        return f"{days}d {hours}h"
+    if hours:
+        return f"{hours}h {minutes}m"
+    return f"{minutes}m {whole % 60}s" if minutes else f"{seconds:.1f}s"
+
+
+def quality_text(quality: Mapping[str, Any]) -> str:
+    """The quality of an answer in one line; what is zero is left out but for lost."""
+    parts = []
+    asked, effective = quality.get("hz_asked"), quality.get("hz_effective")
+    if asked is not None:
+        parts.append(f"{asked:g} Hz asked")
+    if effective is not None:
+        parts.append(f"{effective:.1f} Hz effective")
+    if source := quality.get("source"):
+        parts.append(f"source {source}")
+    for name in ("lost", "degraded"):
+        counts = {key: n for key, n in (quality.get(name) or {}).items() if n}
+        if counts or name == "lost":
+            each = ", ".join(f"{key} {n}" for key, n in counts.items())
+            parts.append(f"{name} {sum(counts.values())}{f' ({each})' if counts else ''}")
+    if throttled := quality.get("throttled_seconds"):
+        parts.append(f"throttled {throttled:.1f} s")
+    if idle := quality.get("idle"):
+        parts.append(f"idle {idle}")
+    if missing := (quality.get("windows") or {}).get("missing"):
+        parts.append(f"windows missing {missing}")
+    frames = quality.get("frames") or {}
+    if every := sum(frames.values()):
+        parts.append(f"frames named {100 * frames.get('named', 0) / every:.1f} %")
+    return "; ".join(parts)

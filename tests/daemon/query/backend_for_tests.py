@@ -1,0 +1,157 @@
+"""A back end with real data, and a daemon process that serves it.
+
+``python backend_for_tests.py ENDPOINT DIRECTORY`` serves until it is asked to
+shut down; it prints "ready" when it listens.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+
+from opd.errors import UnknownNameError
+from opd.query import tables
+from opd.query.server import Server
+
+SYMBOLS = [
+    ("python3", "/usr/bin/python3.11", "_PyEval_EvalFrameDefault", "user", 812),
+    ("swapper", "[kernel]", "pv_native_safe_halt", "kernel", 77),
+    ("cc1plus", "/usr/lib/gcc/x86_64-linux-gnu/12/cc1plus", "ggc_internal_alloc" + "x" * 150, "user", 9),
+    ("evil\n\x1b[31mname", "[unknown]", "[unknown]", "user", 2),
+]
+QUALITY = {
+    "hz_asked": 99,
+    "hz_effective": 98.5,
+    "source": "cpu-clock",
+    "lost": {"ring_full": 3, "window_dropped": 0, "hash_full": 0},
+    "degraded": {
+        "no_mapping": 2,
+        "stack_truncated": 0,
+        "unwind_failed": 0,
+        "inexact_ip": 0,
+        "unnamed": 1,
+    },
+    "throttled_seconds": 0.0,
+    "idle": 5,
+    "windows": {"have": 6, "missing": 1},
+    "frames": {"named": 890, "ranges": 7, "unknown": 3},
+}
+
+
+class TestBackend:
+    """Answers every method from constants; ``dump`` waits for ``release``."""
+
+    __test__ = False
+
+    def __init__(self) -> None:
+        self.release = threading.Event()
+        self.ended = threading.Event()
+        self.dumping = threading.Event()
+        self.sampling = True
+        self.imported = []
+        self.asked = []
+
+    def hello(self):
+        return {"capabilities": {"sampling": self.sampling}}
+
+    def status(self):
+        return {
+            "pid": os.getpid(),
+            "uptime_seconds": 12.5,
+            "events": self.events()["events"],
+            "features": {},
+            "cpu_seconds": 0.25,
+            "pss_bytes": 31 << 20,
+            "ns_per_sample": 812.0,
+            "samples": 900,
+            "quality": QUALITY,
+        }
+
+    def report(self, params):
+        self.asked.append(params)
+        if params.get("session") == "broken":
+            raise ZeroDivisionError("a defect")
+        sort = params.get("sort", ("comm", "image", "symbol"))
+        rows = [
+            dict(zip(("comm", "image", "symbol", "mode", "samples"), row, strict=True))
+            for row in SYMBOLS
+        ]
+        for key in sort:
+            if key not in rows[0]:
+                raise UnknownNameError(
+                    f"unknown sort key {key!r}", hint="valid: comm, image, symbol, mode"
+                )
+        total = sum(row["samples"] for row in rows)
+        for row in rows:
+            row["weight"] = row["samples"] * 10_101_010
+            row["percent"] = 100 * row["samples"] / total
+        top = params.get("top", 20)
+        types = {"samples": "u64", "weight": "u64", "percent": "f64"}
+        types |= dict.fromkeys(sort, "str")
+        return {
+            "event": params.get("event", "cpu-clock"),
+            "total": total,
+            "weight_total": total * 10_101_010,
+            "rows": tables.from_rows(types, rows[: top or None]),
+            "quality": QUALITY,
+        }
+
+    def top(self, params):
+        return self.report(params)
+
+    def events(self):
+        return {
+            "events": [
+                {"name": "cycles", "source": "cpu-clock", "unit": "ns", "hz": 99, "period": None}
+            ]
+        }
+
+    def doctor(self):
+        return {
+            "findings": [
+                {"name": "pmu", "ok": False, "detail": "a VM", "remedy": "use cpu-clock"},
+                {"name": "paranoid", "ok": True, "detail": "-1", "remedy": ""},
+            ]
+        }
+
+    def dump(self):
+        self.dumping.set()
+        self.release.wait(60)
+        return {"dumped": True}
+
+    def start(self):
+        self.sampling = True
+        return {"sampling": True}
+
+    def stop(self):
+        self.sampling = False
+        return {"sampling": False}
+
+    def shutdown(self):
+        self.ended.set()
+        return {"stopping": True}
+
+    def import_file(self, fd, *, name, size, origin):
+        status = os.fstat(fd)
+        content = os.pread(fd, size + 1, 0)
+        self.imported.append((name, origin, content, status.st_mtime_ns, status.st_nlink))
+        return {"session": name or origin, "samples": len(content), "complete": True}
+
+
+def main() -> None:
+    """Serve until asked to end."""
+    endpoint, directory = sys.argv[1:3]
+    backend = TestBackend()
+    backend.release.set()
+    server = Server(endpoint, backend, state_dir=directory)
+    server.start()
+    print("ready", flush=True)
+    backend.ended.wait()
+    time.sleep(0.05)
+    server.stop()
+
+
+if __name__ == "__main__":
+    main()
