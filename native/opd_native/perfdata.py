@@ -154,7 +154,7 @@ class ReadStats:
     end_offset: int
 
 
-def _text(pointer: Any) -> str:  # noqa: ANN401 - cffi's values have no static type
+def _text(pointer: Any) -> str:
     return os.fsdecode(ffi.string(pointer)) if pointer else ""
 
 
@@ -186,7 +186,7 @@ class PerfDataFile:
         )
         return self
 
-    def _open(self, call: Any) -> None:  # noqa: ANN401
+    def _open(self, call: Any) -> None:
         self._pointer: Any = None
         out = ffi.new("struct opd_perfdata **")
         reason = ffi.new("const char **")
@@ -214,14 +214,14 @@ class PerfDataFile:
             self.close()
 
     @property
-    def pointer(self) -> Any:  # noqa: ANN401
+    def pointer(self) -> Any:
         """The ``struct opd_perfdata *`` for C code; raises ValueError when closed."""
         if self._pointer is None:
             raise ValueError("the recording is closed")
         return self._pointer
 
     @property
-    def _facts(self) -> Any:  # noqa: ANN401
+    def _facts(self) -> Any:
         return lib.opd_perfdata_facts(self.pointer)
 
     def limit_pending(self, size: int) -> None:
@@ -371,7 +371,7 @@ class PerfDataFile:
         )
 
 
-def _attr(attr: Any) -> EventAttr:  # noqa: ANN401
+def _attr(attr: Any) -> EventAttr:
     return EventAttr(
         name=_text(attr.name),
         type=attr.type,
@@ -390,6 +390,6 @@ def _attr(attr: Any) -> EventAttr:  # noqa: ANN401
     )
 
 
-def _build_id(item: Any) -> BuildId:  # noqa: ANN401
+def _build_id(item: Any) -> BuildId:
     raw = bytes(ffi.buffer(item.build_id, 20))[: item.size]
     return BuildId(pid=item.pid, misc=item.misc, build_id=raw.hex(), path=_text(item.path))

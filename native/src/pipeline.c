@@ -380,7 +380,7 @@ opd_pipeline_stats(const struct opd_pipeline *pipeline, struct opd_pipeline_stat
     memset(stats, 0, sizeof *stats);
     opd_images_stats(pipeline->images, &stats->images);
     opd_spaces_stats(pipeline->spaces, &stats->spaces);
-    opd_profile_hash_stats(opd_hash_pair_active(pipeline->pair), &stats->hash);
+    opd_hash_pair_stats(pipeline->pair, &stats->hash);
     stats->memo_hits = pipeline->memo_hits;
     stats->memo_misses = pipeline->memo_misses;
     stats->snapshots = pipeline->snapshots;

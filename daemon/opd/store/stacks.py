@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 
 class StoredFrame(msgspec.Struct, frozen=True):
-    """A frame. ``name`` is shown, ``raw`` the symbol's own spelling; ``kind``
-    as in opd.store.names; ``caller``: the address is a return address.
+    """A frame: ``name`` is shown, ``raw`` the symbol's own spelling.
+
+    ``kind`` as in opd.store.names; ``caller``: the address is a return address.
     """
 
     image: str

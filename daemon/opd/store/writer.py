@@ -345,23 +345,20 @@ class StoreWriter:
             leaves.append(frames[0] if frames else -1)
             callers.extend(frames[1:])
             ends.append(len(callers))
-        nameless = (0, self._dictionary.name(UNKNOWN), KIND_UNKNOWN)
-        leaf_of = self._leaves.get_all(leaves)
-        missing = {leaf for leaf, known in zip(leaves, leaf_of, strict=True) if known is None}
-        if missing:
-            made = {-1: nameless}
-            for key, number, frame in self._make_frames(missing - {-1}, caller=False):
-                self._leaves[key] = made[key] = (number, frame.name, frame.kind)
-            leaf_of = [known or made[leaf] for leaf, known in zip(leaves, leaf_of, strict=True)]
-        caller_of = self._callers.get_all(callers)
-        missing = {key for key, known in zip(callers, caller_of, strict=True) if known is None}
-        if missing:
-            numbers = {}
-            for key, number, _frame in self._make_frames(missing, caller=True):
-                self._callers[key] = numbers[key] = number
-            caller_of = [
-                known or numbers[key] for key, known in zip(callers, caller_of, strict=True)
-            ]
+        known_leaves = self._leaves.get_all(leaves)
+        missing = {key for key, known in zip(leaves, known_leaves, strict=True) if known is None}
+        made = {-1: (0, self._dictionary.name(UNKNOWN), KIND_UNKNOWN)}
+        for key, number, frame in self._make_frames(missing - {-1}, caller=False):
+            self._leaves[key] = made[key] = (number, frame.name, frame.kind)
+        leaf_of = [known or made[key] for key, known in zip(leaves, known_leaves, strict=True)]
+        known_callers = self._callers.get_all(callers)
+        missing = {key for key, known in zip(callers, known_callers, strict=True) if known is None}
+        numbers: dict[int, int] = {}
+        for key, number, _frame in self._make_frames(missing, caller=True):
+            self._callers[key] = numbers[key] = number
+        caller_of = [
+            known or numbers[key] for key, known in zip(callers, known_callers, strict=True)
+        ]
         stacks = []
         for at, (index, leaf) in enumerate(zip(new, leaf_of, strict=True)):
             above = caller_of[ends[at] : ends[at + 1]]
@@ -463,9 +460,10 @@ class _Writing:
     ) -> None:
         try:
             self._transaction.__exit__(kind, error, traceback)
-        except BaseException as failure:
+        except sqlite3.Error as failure:  # the commit
+            error = failure
+        if error is not None:
             self._writer._forget()  # noqa: SLF001
-            if isinstance(failure, sqlite3.Error):
-                path = self._writer._directory / FILE_NAME  # noqa: SLF001
-                raise StoreError(f"{path}: cannot write: {failure}") from failure
-            raise
+        if isinstance(error, sqlite3.Error):
+            path = self._writer._directory / FILE_NAME  # noqa: SLF001
+            raise StoreError(f"{path}: cannot write: {error}") from error

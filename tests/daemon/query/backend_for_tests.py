@@ -18,7 +18,13 @@ from opd.query.server import Server
 SYMBOLS = [
     ("python3", "/usr/bin/python3.11", "_PyEval_EvalFrameDefault", "user", 812),
     ("swapper", "[kernel]", "pv_native_safe_halt", "kernel", 77),
-    ("cc1plus", "/usr/lib/gcc/x86_64-linux-gnu/12/cc1plus", "ggc_internal_alloc" + "x" * 150, "user", 9),
+    (
+        "cc1plus",
+        "/usr/lib/gcc/x86_64-linux-gnu/12/cc1plus",
+        "ggc_internal_alloc" + "x" * 150,
+        "user",
+        9,
+    ),
     ("evil\n\x1b[31mname", "[unknown]", "[unknown]", "user", 2),
 ]
 QUALITY = {
@@ -54,9 +60,11 @@ class TestBackend:
         self.asked = []
 
     def hello(self):
+        """Say what there is."""
         return {"capabilities": {"sampling": self.sampling}}
 
     def status(self):
+        """All but messages."""
         return {
             "pid": os.getpid(),
             "uptime_seconds": 12.5,
@@ -70,6 +78,7 @@ class TestBackend:
         }
 
     def report(self, params):
+        """The rows of SYMBOLS."""
         self.asked.append(params)
         if params.get("session") == "broken":
             raise ZeroDivisionError("a defect")
@@ -99,9 +108,11 @@ class TestBackend:
         }
 
     def top(self, params):
+        """The same."""
         return self.report(params)
 
     def events(self):
+        """One event."""
         return {
             "events": [
                 {"name": "cycles", "source": "cpu-clock", "unit": "ns", "hz": 99, "period": None}
@@ -109,6 +120,7 @@ class TestBackend:
         }
 
     def doctor(self):
+        """One good, one bad."""
         return {
             "findings": [
                 {"name": "pmu", "ok": False, "detail": "a VM", "remedy": "use cpu-clock"},
@@ -117,23 +129,28 @@ class TestBackend:
         }
 
     def dump(self):
+        """Wait for release."""
         self.dumping.set()
         self.release.wait(60)
         return {"dumped": True}
 
     def start(self):
+        """Sample."""
         self.sampling = True
         return {"sampling": True}
 
     def stop(self):
+        """Pause."""
         self.sampling = False
         return {"sampling": False}
 
     def shutdown(self):
+        """End."""
         self.ended.set()
         return {"stopping": True}
 
     def import_file(self, fd, *, name, size, origin):
+        """Keep what arrived."""
         status = os.fstat(fd)
         content = os.pread(fd, size + 1, 0)
         self.imported.append((name, origin, content, status.st_mtime_ns, status.st_nlink))
@@ -147,7 +164,8 @@ def main() -> None:
     backend.release.set()
     server = Server(endpoint, backend, state_dir=directory)
     server.start()
-    print("ready", flush=True)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
     backend.ended.wait()
     time.sleep(0.05)
     server.stop()

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from opd.query.server import Server
+
 _PATH = Path(__file__).with_name("backend_for_tests.py")
 _SPEC = importlib.util.spec_from_file_location("opd_backend_for_tests", _PATH)
 backend_for_tests = importlib.util.module_from_spec(_SPEC)
@@ -17,6 +19,7 @@ _SPEC.loader.exec_module(backend_for_tests)
 
 @pytest.fixture
 def backend():
+    """The back end of the server fixture."""
     made = backend_for_tests.TestBackend()
     yield made
     made.release.set()
@@ -24,8 +27,7 @@ def backend():
 
 @pytest.fixture
 def server(tmp_path, backend):
-    from opd.query.server import Server
-
+    """A server in this process."""
     broken = []
     made = Server(
         f"ipc://{tmp_path}/run/opd.sock",

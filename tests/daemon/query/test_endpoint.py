@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -69,7 +70,7 @@ def test_a_holder_with_a_full_backlog_is_named(tmp_path):
     try:
         while True:
             one = socket.socket(socket.AF_UNIX)
-            one.setblocking(False)
+            one.settimeout(0)
             waiting.append(one)
             try:
                 one.connect(str(path))
@@ -119,7 +120,7 @@ def test_of_many_that_start_at_once_one_wins(tmp_path):
 
 
 def test_a_file_that_is_no_socket_stays(tmp_path):
-    """opd never deletes what it did not make."""
+    """A claim never deletes what it did not make."""
     path = tmp_path / "opd.sock"
     path.write_text("precious")
     with pytest.raises(ConfigError, match="not a socket"):
@@ -128,7 +129,7 @@ def test_a_file_that_is_no_socket_stays(tmp_path):
 
 
 def test_a_successors_file_stays(tmp_path):
-    """release leaves the file of another daemon alone."""
+    """A release leaves the file of another daemon alone."""
     path = tmp_path / "opd.sock"
     listener = endpoint.claim(str(path))
     path.unlink()
@@ -153,7 +154,7 @@ def test_modes_and_groups(tmp_path):
         left = endpoint.claim(str(there / "opd.sock"), group=group.gr_name)
     finally:
         os.umask(old)
-    directory, file = (tmp_path / "new").stat(), os.stat(made.path)
+    directory, file = (tmp_path / "new").stat(), Path(made.path).stat()
     assert (stat.S_IMODE(directory.st_mode), directory.st_gid) == (0o750, group.gr_gid)
     assert (stat.S_IMODE(file.st_mode), file.st_gid) == (0o660, group.gr_gid)
     assert stat.S_IMODE(there.stat().st_mode) == 0o755

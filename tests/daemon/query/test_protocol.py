@@ -16,6 +16,7 @@ GOOD = {"jsonrpc": "2.0", "id": 1, "method": "status", "params": {}}
 
 
 def parse(message):
+    """Parse what msgpack makes of ``message``."""
     return protocol.parse_request(msgpack.packb(message))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import socket
@@ -22,12 +23,14 @@ DOCS = Path(__file__).parents[3] / "docs" / "protocol.md"
 
 
 def body_of(method, params=None, request_id=1):
+    """The bytes of a request."""
     return msgpack.packb(
         {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params or {}}
     )
 
 
 def opened(context, kind, address, **options):
+    """A connected socket that the context fixture closes."""
     made = context.socket(kind)
     made.linger = 0
     made.rcvtimeo = 20_000
@@ -49,10 +52,12 @@ def context():
 
 @pytest.fixture
 def dealer(server, context):
+    """A bare DEALER at the server."""
     return opened(context, zmq.DEALER, server.endpoint)
 
 
 def ask(one, method, params=None, request_id=1):
+    """Send a request, return the decoded answer."""
     one.send(body_of(method, params, request_id))
     return msgpack.unpackb(one.recv())
 
@@ -111,7 +116,7 @@ def test_the_manual_has_every_method(dealer):
 
 
 def test_a_report_travels_as_columns(dealer):
-    """rows is a table whose columns are samples, weight, percent and the keys."""
+    """The rows are a table whose columns are samples, weight, percent and the keys."""
     result = ask(dealer, "report", {"sort": ["symbol", "mode"], "top": 2})["result"]
     assert [column["name"] for column in result["rows"]["columns"]] == [
         *("samples", "weight", "percent", "symbol", "mode"),
@@ -155,7 +160,7 @@ def test_a_defect_is_reported_to_the_daemon(server, dealer):
     ]
 
 
-def test_notifications_are_dropped_and_not_carried_out(server, backend, dealer):
+def test_notifications_are_dropped_and_not_carried_out(backend, dealer):
     """A request without id is counted as dropped and changes nothing."""
     dealer.send(msgpack.packb({"jsonrpc": "2.0", "method": "stop"}))
     counts = ask(dealer, "status")["result"]["messages"]
@@ -209,7 +214,7 @@ def test_two_thousand_bad_frames_are_counted(server, context, dealer):
     assert counts["dropped"] > 0
 
 
-def test_an_oversized_message_is_answered(server, dealer):
+def test_an_oversized_message_is_answered(dealer):
     """One byte over the limit, in one frame or several, gets an error and is counted."""
     dealer.send(b"\0" * (MESSAGE_LIMIT_BYTES + 1))
     assert "16777217" in msgpack.unpackb(dealer.recv())["error"]["message"]
@@ -226,15 +231,23 @@ def test_a_frame_that_zeromq_refuses_does_not_stop_the_server(server, context, d
 
 
 def test_bytes_that_are_no_zmtp_do_not_stop_the_server(server, dealer):
-    """A plain connection that sends garbage is ignored."""
+    """Garbage on plain connections, which libzmq may read as ZMTP 1.0, is accounted for."""
     for _ in range(20):
         with socket.socket(socket.AF_UNIX) as plain:
             plain.connect(server.path)
-            plain.sendall(os.urandom(500))
-    assert ask(dealer, "status")["result"]["messages"]["received"] == 1
+            with contextlib.suppress(OSError):
+                plain.sendall(os.urandom(500))
+    assert ask(dealer, "status")["result"]["samples"] == 900
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        counts = server.messages()
+        if counts["received"] == counts["answered"] + counts["dropped"]:
+            return
+        time.sleep(0.01)
+    raise AssertionError(counts)
 
 
-def test_a_slow_handler_keeps_nobody_waiting(server, backend, dealer):
+def test_a_slow_handler_keeps_nobody_waiting(backend, dealer):
     """While dump waits, the same connection gets other answers; then dump's comes."""
     dealer.send(body_of("dump", request_id="slow"))
     assert backend.dumping.wait(10)
@@ -281,7 +294,7 @@ def test_answers_for_a_peer_that_left_are_dropped(server, backend, context):
 
 
 def test_subscribers_get_their_topics(server, context, dealer):
-    """publish reaches the subscribers of a topic, from any thread, as msgpack."""
+    """What is published reaches the subscribers of a topic, from any thread, as msgpack."""
     sub = opened(context, zmq.SUB, ask(dealer, "hello")["result"]["pub"])
     sub.subscribe(b"window")
     deadline = time.monotonic() + 10
@@ -297,7 +310,7 @@ def test_subscribers_get_their_topics(server, context, dealer):
 def test_the_sockets_are_0660_in_a_directory_of_0750(server):
     """The files' modes are the contract's, whatever the umask."""
     for path in (server.path, f"{server.path}.pub"):
-        info = os.stat(path)
+        info = Path(path).stat()
         assert stat.S_ISSOCK(info.st_mode)
         assert stat.S_IMODE(info.st_mode) == 0o660
     assert stat.S_IMODE(Path(server.path).parent.stat().st_mode) == 0o750
@@ -314,7 +327,7 @@ def as_nobody(work):
             os.setuid(65534)
             status = work()
         except BaseException as error:  # noqa: BLE001 - a child must not return into pytest
-            print(repr(error), file=sys.stderr)
+            sys.stderr.write(repr(error))
         os._exit(status)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
@@ -358,8 +371,8 @@ def test_nobody_may_change_where_peers_are_unknown(server, dealer):
     assert ask(dealer, "status")["result"]["samples"] == 900
 
 
-def test_a_stopped_server_leaves_no_files(server, backend):
-    """stop removes both sockets and ends the threads."""
+def test_a_stopped_server_leaves_no_files(server):
+    """A stop removes both sockets and ends the threads."""
     server.stop()
     assert not os.path.lexists(server.path)
     assert not os.path.lexists(f"{server.path}.pub")

@@ -36,7 +36,8 @@ def test_rows_come_back_as_they_went(rows):
 def test_cells_are_little_endian_and_strings_indices():
     """The bytes are what docs/protocol.md says, read without our decoder."""
     rows = [
-        {"samples": 1, "pid": -1, "percent": 0.5, "symbol": name} for name in ("main", "foo", "main")
+        {"samples": 1, "pid": -1, "percent": 0.5, "symbol": name}
+        for name in ("main", "foo", "main")
     ]
     samples, pid, percent, symbol = tables.from_rows(TYPES, rows)["columns"]
     assert samples == {"name": "samples", "type": "u64", "data": struct.pack("<3Q", 1, 1, 1)}

@@ -16,12 +16,14 @@ ME, OTHER = (b"me", None), (b"other", None)
 
 @pytest.fixture
 def transfers(tmp_path):
+    """Small limits, quick expiry."""
     made = Transfers(str(tmp_path), size_limit_bytes=3 << 20, idle_seconds=0.05)
     yield made
     made.close()
 
 
 def chunk(transfers, key, offset, data, owner=ME):
+    """Send one piece."""
     return transfers.chunk(owner, {"transfer": key, "offset": offset, "data": data})
 
 
@@ -37,7 +39,7 @@ def test_a_file_arrives_whole_and_nameless(server, backend, tmp_path):
     assert result["samples"] == len(data)
     assert backend.imported == [("night", "perf.data", data, 10**18, 0)]
     assert seen[-1] == len(data)
-    assert sorted(os.listdir(tmp_path)) == ["perf.data", "run"]
+    assert {entry.name for entry in tmp_path.iterdir()} == {"perf.data", "run"}
 
 
 def test_an_empty_file_is_refused(server, tmp_path):

@@ -62,7 +62,7 @@ class PlainNames:
 class BrokenNames(PlainNames):
     """Fails as a reader of a hostile file would."""
 
-    def names(self, uid, elf_addresses, *, caller):
+    def names(self, uid, elf_addresses, *, caller):  # noqa: ARG002
         """Always raises."""
         raise ValueError("hostile")
 

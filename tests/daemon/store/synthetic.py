@@ -7,6 +7,8 @@ from array import array
 from collections import Counter
 from typing import NamedTuple
 
+from plain_names import PlainNames
+
 from opd.sampling.window import EventInfo, ImageInfo, RunInfo, Window
 
 START_NS = 1_700_000_000_000_000_000 // 60_000_000_000 * 60_000_000_000
@@ -124,8 +126,6 @@ def _user_frame(rng):
 
 def expected(windows_hits, keys):
     """Samples and weight by keys, straight from the hits."""
-    from plain_names import PlainNames
-
     names = PlainNames(None)
     for info in IMAGES:
         names.add_image(info, None)

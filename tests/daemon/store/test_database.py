@@ -7,12 +7,13 @@ import stat
 import subprocess
 
 import pytest
+from plain_names import PlainNames
+from synthetic import IMAGES, make_run, make_window, random_hits
+
 from opd.errors import StoreError
 from opd.store.database import WriterLock, open_writer, printable
 from opd.store.queries import ReportQuery, open_reader
 from opd.store.writer import StoreWriter
-from plain_names import PlainNames
-from synthetic import IMAGES, make_run, make_window, random_hits
 
 
 def test_a_missing_directory_is_made_private(tmp_path):
@@ -30,7 +31,7 @@ def test_a_newer_schema_is_refused_by_both(tmp_path):
     connection.execute("PRAGMA user_version = 2")
     connection.close()
     for open_it in (open_writer, open_reader):
-        with pytest.raises(StoreError, match="newer opd .schema 2, this one reads up to 1"):
+        with pytest.raises(StoreError, match=r"newer opd .schema 2, this one reads up to 1"):
             open_it(tmp_path)
 
 

@@ -5,17 +5,20 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import threading
 import time
+from itertools import chain
 from pathlib import Path
 
 import pytest
+from synthetic import IMAGES, Hit, expected, make_run, make_window, random_hits
+
 from opd.errors import StoreError
 from opd.sampling.window import ImageInfo
 from opd.store.database import WriterLock
 from opd.store.handover import WorkerLink
 from opd.store.queries import ReportQuery, open_reader
-from synthetic import IMAGES, Hit, expected, make_run, make_window, random_hits
 
 RESOLVER = "plain_names:PlainNames"
 PATIENCE = 60.0
@@ -29,6 +32,7 @@ class Events:
         self.changed = threading.Condition()
 
     def __call__(self, event):
+        """Keep one."""
         with self.changed:
             self.all.append(event)
             self.changed.notify_all()
@@ -40,6 +44,7 @@ class Events:
             return self.of(kind)[0]
 
     def of(self, kind):
+        """All events of a kind so far."""
         return [event for event in self.all if event.kind == kind]
 
 
@@ -66,7 +71,7 @@ def assert_each_once(directory, hits):
     keys = zip(*result.keys.values(), strict=True)
     sums = zip(result.samples, result.weight, strict=True)
     assert dict(zip(keys, sums, strict=True)) == expected(
-        sum(hits, []), ("comm", "image", "symbol")
+        chain.from_iterable(hits), ("comm", "image", "symbol")
     )
 
 
@@ -217,7 +222,7 @@ def test_a_window_that_crashes_the_worker_is_given_up(tmp_path):
 
 def test_files_of_images_reach_the_worker(tmp_path):
     """More files than one message holds arrive, in order, and are closed here."""
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     with linked(tmp_path / "s") as (link, _events):
         images = []
         for uid in range(10, 160):
@@ -235,7 +240,7 @@ def test_files_of_images_reach_the_worker(tmp_path):
         with open_reader(tmp_path / "s") as reader:
             result = reader.report(ReportQuery(sort=("image",)))
             assert result.keys["image"] == [str(tmp_path / "image150")]
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_files_that_wait_too_long_are_closed(tmp_path):
@@ -247,11 +252,11 @@ def test_files_that_wait_too_long_are_closed(tmp_path):
         os.kill(pid, signal.SIGSTOP)
         path = tmp_path / "image"
         path.write_bytes(b"x")
-        before = len(os.listdir("/proc/self/fd"))
+        before = len(list(Path("/proc/self/fd").iterdir()))
         for uid in range(100, 1100):
             info = ImageInfo(uid=uid, kind="file", path=str(path))
             link.send_images([(info, os.open(path, os.O_RDONLY | os.O_CLOEXEC))])
-        assert len(os.listdir("/proc/self/fd")) < before + 400
+        assert len(list(Path("/proc/self/fd").iterdir())) < before + 400
         os.kill(pid, signal.SIGCONT)
         link.send_window(make_window(1, [Hit(0, "x", 1, 0, ((100, 1), (1099, 1)), 5, 5)]))
         assert link.wait_acknowledged(1, PATIENCE)
@@ -280,8 +285,6 @@ def test_the_worker_ends_with_its_daemon(tmp_path):
         "print(link.stats()['pid'], flush=True)\n"
         "time.sleep(600)\n"
     )
-    import sys
-
     daemon = subprocess.Popen(
         [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True
     )

@@ -6,12 +6,13 @@ import threading
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from opd.errors import StoreError, UnknownNameError
-from opd.store.queries import ReportQuery, open_reader
-from opd.store.scan import Scan
-from opd.store.writer import StoreWriter
 from plain_names import PlainNames
 from synthetic import IMAGES, START_NS, WINDOW_NS, expected, make_run, make_window, random_hits
+
+from opd.errors import StoreError, UnknownNameError
+from opd.store.queries import ReportQuery, open_reader
+from opd.store.scan import Part, Scan
+from opd.store.writer import StoreWriter
 
 MINUTE_NS = 60_000_000_000
 HOUR_NS = 60 * MINUTE_NS
@@ -87,8 +88,6 @@ def test_rollups_equal_the_windows(tmp_path_factory, steps, since, length, reope
         for rolled in (True, False):
             scan = Scan(reader._connection, KEYS, since_ns, until_ns, rolled=rolled)
             (run,) = reader._runs(1)
-            from opd.store.scan import Part
-
             scan.add_run(
                 Part(run.id, ["cpu-clock"], {0}, run.longest_ns),
                 minutes_until=run.minutes_until,

@@ -1,17 +1,20 @@
 """What the writer stores, and what a reader gets back."""
 
+import os
 import sqlite3
 from array import array
+from itertools import chain
 
 import pytest
+from plain_names import BrokenNames, PlainNames
+from synthetic import IMAGES, START_NS, Hit, expected, make_run, make_window, random_hits
+
 from opd.errors import StoreError
 from opd.sampling.window import EventInfo, ImageInfo
 from opd.store.blocks import unpack_rows
 from opd.store.queries import ReportQuery, open_reader
 from opd.store.writer import StoreWriter
 from opd_native.identity import stack_identities
-from plain_names import BrokenNames, PlainNames
-from synthetic import IMAGES, START_NS, Hit, expected, make_run, make_window, random_hits
 
 KEYS = ("comm", "pid", "image", "symbol", "mode")
 
@@ -92,7 +95,7 @@ def test_a_run_goes_on_in_another_writer(tmp_path):
         writer._connection.close()
     with open_reader(directory) as reader:
         result = reader.report(ReportQuery(top=0))
-        assert rows_of(result) == expected(sum(hits, []), ("comm", "image", "symbol"))
+        assert rows_of(result) == expected(chain.from_iterable(hits), ("comm", "image", "symbol"))
 
 
 def test_stacks_come_back_with_the_frozen_identity(writer, tmp_path):
@@ -102,7 +105,7 @@ def test_stacks_come_back_with_the_frozen_identity(writer, tmp_path):
         writer.append(make_window(sequence, some))
     names = writer._names
     wanted = {}
-    for hit in sum(hits, []):
+    for hit in chain.from_iterable(hits):
         uids = [uid for uid, _offset in hit.frames]
         addresses = [names.elf_addresses(uid, [offset])[0] for uid, offset in hit.frames]
         identity = stack_identities(
@@ -240,8 +243,6 @@ def test_open_files_go_to_the_resolver(tmp_path):
     writer = StoreWriter(tmp_path / "session", names)
     writer.open_run(make_run())
     with image.open("rb") as file:
-        import os
-
         writer.add_images([(IMAGES[1], os.dup(file.fileno()))])
     assert names.files == {2: b"content"}
     writer.close()
