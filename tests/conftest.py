@@ -88,7 +88,7 @@ def start_daemon():
         daemon = RunningDaemon(folder, arguments, **popen)
         started.append(daemon)
         if ready and daemon.wait_ready() is not None:
-            if daemon.process.returncode == 77:  # noqa: PLR2004
+            if daemon.process.returncode == 77:
                 pytest.skip(f"perf_event_open is refused here: {daemon.log().strip()[-300:]}")
             pytest.fail(daemon.log())
         return daemon

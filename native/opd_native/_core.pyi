@@ -1,4 +1,4 @@
-"""The binary module, as cffi made it: typed by the wrappers beside it."""
+# The binary module, as cffi made it: typed by the wrappers beside it.
 
 from typing import Any
 

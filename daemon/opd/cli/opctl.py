@@ -10,23 +10,24 @@ import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from opd import __version__
+from opd.cli import output
 from opd.errors import OpdError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-COMMANDS = (
-    "status",
-    "events",
-    "report",
-    "top",
-    "start",
-    "stop",
-    "dump",
-    "import",
-    "doctor",
-    "shutdown",
-)
+COMMANDS = {
+    "status": "show how the daemon does: events, samples, losses, its own cost",
+    "events": "list the events that are sampled, and what really runs for each",
+    "report": "show where the samples of a range of time are",
+    "top": "show what the machine does now, refreshed until Ctrl-C",
+    "start": "go on sampling after a stop",
+    "stop": "stop sampling; the daemon goes on answering",
+    "dump": "return when every sample taken so far is stored and seen by the next query",
+    "import": "import a perf.data file as a session of its own",
+    "doctor": "say what this machine or user does not allow, and what to change",
+    "shutdown": "end the daemon after it stored what it has; returns when it is gone",
+}
 FORMATS = ("table", "json", "csv")
 
 _DESCRIPTION = "Ask a running opd, or a session directory, what this machine does and did."
@@ -35,11 +36,18 @@ _TIMED = ("--since", "--until")
 _INTERRUPTED = 130
 
 
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Knows the width: argparse makes a formatter for every argument, and imports shutil to ask."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=max(40, (output.terminal_width() or 100) - 2))
+
+
 class Parser(argparse.ArgumentParser):
     """Raises UsageError, with the closest valid names, instead of exiting."""
 
     def __init__(self, **settings: Any) -> None:
-        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        settings.setdefault("formatter_class", _Formatter)
         super().__init__(allow_abbrev=False, **settings)
 
     def error(self, message: str) -> NoReturn:
@@ -48,8 +56,8 @@ class Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            valid = [str(choice) for choice in action.choices]
             what = "subcommand " if action.dest == "command" else ""
+            valid = list(COMMANDS) if what else [str(choice) for choice in action.choices]
             raise argparse.ArgumentError(
                 None if what else action,
                 f"there is no {what}{value!r}{did_you_mean(str(value), valid)};"
@@ -83,8 +91,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: list[str]) -> int:
-    parser, subparsers = build_parser()
     argv = join_times(argv)
+    parser, subparsers = build_parser(argv)
     _refuse_unknown_options(argv, parser, subparsers)
     try:
         arguments, rest = parser.parse_known_args(argv)
@@ -102,8 +110,11 @@ def _run(argv: list[str]) -> int:
     return int(run(arguments))
 
 
-def build_parser() -> tuple[Parser, dict[str, Parser]]:
-    """The whole command line: the parser and those of the subcommands by name."""
+def build_parser(argv: Sequence[str]) -> tuple[Parser, dict[str, Parser]]:
+    """The parser and those of its subcommands by name.
+
+    Only the subcommands that ``argv`` mentions, if any: each costs its import.
+    """
     shared = Parser(add_help=False)
     _add_globals(shared)
     parser = Parser(
@@ -114,15 +125,18 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     )
     parser.add_argument("--version", action="version", version=f"opctl {__version__}")
     added = parser.add_subparsers(
-        dest="command", metavar="SUBCOMMAND", required=True, parser_class=Parser
+        dest="command", metavar="SUBCOMMAND", required=True, parser_class=Parser, prog="opctl"
     )
+    mentioned = [name for name in COMMANDS if name in argv]
+    if not mentioned or argv[0] in ("-h", "--help"):
+        mentioned = list(COMMANDS)
     subparsers: dict[str, Parser] = {}
-    for name in COMMANDS:
-        command = _command(name)
+    for name in mentioned:
+        command, summary = _command(name), COMMANDS[name]
         sub = added.add_parser(
             name,
-            help=command.SUMMARY,
-            description=f"{command.SUMMARY[0].upper()}{command.SUMMARY[1:]}.",
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.",
             epilog=f"example:\n  {command.EXAMPLE}",
             parents=[shared],
         )

@@ -172,7 +172,7 @@ def _flag(name: str, override: Override) -> tuple[Problem | None, Any]:
     return (Problem(override.flag, "", message), None) if message else (None, value)
 
 
-def _converted(field: _Field, raw: Any, *, strict: bool) -> tuple[str, Any]:  # noqa: ANN401
+def _converted(field: _Field, raw: Any, *, strict: bool) -> tuple[str, Any]:
     """``(what is wrong, None)`` or ``("", value)``."""
     expected = f"expected {field.expected}, got {_shown(raw)}"
     try:
@@ -186,7 +186,7 @@ def _converted(field: _Field, raw: Any, *, strict: bool) -> tuple[str, Any]:  # 
     return (f"{expected}: {reason}", None) if reason else ("", value)
 
 
-def _choices(hint: Any) -> list[str]:  # noqa: ANN401
+def _choices(hint: Any) -> list[str]:
     """The words of a ``Literal`` inside ``hint``, at any depth."""
     words: list[str] = []
     for part in get_args(hint):
@@ -213,9 +213,9 @@ def _no_such_key(section: str, key: str) -> str:
     return f"no such key; expected one of {', '.join(_FIELDS[section])}{close}"
 
 
-def _shown(value: Any) -> str:  # noqa: ANN401
+def _shown(value: Any) -> str:
     text = json.dumps(value, default=str)
-    return text if len(text) <= 120 else f"{text[:117]}..."  # noqa: PLR2004
+    return text if len(text) <= 120 else f"{text[:117]}..."
 
 
 def _fill_in(values: dict[str, Any], environ: Mapping[str, str], problems: list[Problem]) -> None:

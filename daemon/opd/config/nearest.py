@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 def nearest(word: str, words: Iterable[str], *, most: int = 3) -> list[str]:
     """At most ``most`` of ``words`` that look like ``word``, best first; maybe none."""
-    from difflib import get_close_matches  # noqa: PLC0415  (only mistakes pay for it)
+    from difflib import get_close_matches
 
     return get_close_matches(word[:256], list(words), n=most, cutoff=0.6)
 

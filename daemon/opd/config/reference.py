@@ -36,7 +36,7 @@ def render() -> str:
     return "".join(parts)
 
 
-def _toml(value: Any) -> str:  # noqa: ANN401
+def _toml(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return json.dumps(value)

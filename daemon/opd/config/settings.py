@@ -24,7 +24,7 @@ ENDPOINT_PATH_BYTES = 103
 RING_KIB_MOST = 65536
 
 
-def _is_endpoint(value: Any) -> str:  # noqa: ANN401  (asked about whatever the file holds)
+def _is_endpoint(value: Any) -> str:
     if value == "":
         return ""
     if value.startswith("tcp://"):
@@ -39,19 +39,19 @@ def _is_endpoint(value: Any) -> str:  # noqa: ANN401  (asked about whatever the 
     return ""
 
 
-def _is_path(value: Any) -> str:  # noqa: ANN401
+def _is_path(value: Any) -> str:
     return "it contains a NUL character" if "\0" in value else ""
 
 
-def _is_finite(value: Any) -> str:  # noqa: ANN401
+def _is_finite(value: Any) -> str:
     return "" if math.isfinite(value) else "it is not a finite number"
 
 
-def _is_power_of_two(value: Any) -> str:  # noqa: ANN401
+def _is_power_of_two(value: Any) -> str:
     return "" if value & (value - 1) == 0 else "it is not a power of two"
 
 
-def _is_not_empty(value: Any) -> str:  # noqa: ANN401
+def _is_not_empty(value: Any) -> str:
     return "" if value else "at least one event is needed"
 
 

@@ -21,6 +21,7 @@ from opd.query import endpoint as endpoints
 from opd.query import methods, protocol
 from opd.query.dispatch import Dispatcher
 from opd.query.lanes import Lane
+from opd.query.listener import claim
 from opd.query.peers import peer_of_frame, peer_uids_are_genuine
 from opd.query.transfers import Transfers
 
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from opd.query.backend import Backend
-    from opd.query.endpoint import Listener, Peer
+    from opd.query.endpoint import Peer
+    from opd.query.listener import Listener
 
 TOPICS = ("window", "stats", "probe", "log")
 
@@ -92,12 +94,12 @@ class Server:
         self._thread = threading.Thread(target=self._loop, name="opd-router", daemon=True)
 
     def bind(self) -> None:
-        """Claim both socket files; raises as ``endpoint.claim``."""
+        """Claim both socket files; raises as ``listener.claim``."""
         if self._listeners:
             return
         try:
             for path in (self.path, self.path + endpoints.PUB_SUFFIX):
-                self._listeners.append(endpoints.claim(path, group=self._group))
+                self._listeners.append(claim(path, group=self._group))
         except BaseException:
             self._release()
             raise

@@ -75,15 +75,15 @@ def module_ranges(proc: str = "/proc") -> list[tuple[str, int, int]]:
     for line in text.splitlines():
         fields = line.split()
         # name size references users state address
-        if len(fields) >= 6 and (start := int(fields[5], 16)):  # noqa: PLR2004
+        if len(fields) >= 6 and (start := int(fields[5], 16)):
             ranges.append((fields[0], start, start + int(fields[1])))
     return ranges
 
 
 def idle_ranges(proc: str = "/proc") -> list[tuple[int, int]]:
     """Give the [start, end) of the idle functions; none when kallsyms is hidden."""
-    from opd_native.errors import NativeError  # noqa: PLC0415  (costs a read of kallsyms)
-    from opd_native.kallsyms import Kallsyms  # noqa: PLC0415
+    from opd_native.errors import NativeError
+    from opd_native.kallsyms import Kallsyms
 
     try:
         with Kallsyms(f"{proc}/kallsyms") as symbols:

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opd_native.errors import NativeError
-
 from opd.sampling.kernel import idle_ranges, module_ranges
 from opd.sampling.window import EventInfo, ImageInfo, Window
+from opd_native.errors import NativeError
 from opd_native.sampler import EventAttr, Sampler
 
 if TYPE_CHECKING:

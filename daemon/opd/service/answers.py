@@ -69,7 +69,7 @@ class Answers:
 
     def doctor(self) -> dict[str, Any]:
         """Say what is off on this machine, as the daemon sees it."""
-        from opd.service.capabilities import examine  # noqa: PLC0415  (rarely asked)
+        from opd.service.capabilities import examine
 
         return {"findings": msgspec.to_builtins(examine())}
 

@@ -101,7 +101,7 @@ class Daemon:
         try:
             self.directory.mkdir(mode=0o750, parents=True, exist_ok=True)
         except OSError as error:
-            raise StoreError(f"{self._directory}: cannot create it: {error.strerror}") from error
+            raise StoreError(f"{self.directory}: cannot create it: {error.strerror}") from error
         self.link.start()
         if self.replay is not None:
             self.session = self._import_replay(self.replay)["session"]
@@ -118,16 +118,23 @@ class Daemon:
 
     def serve(self, signals: Signals) -> None:
         """Wait for signals until one of them, or ``shutdown``, ends the daemon."""
+        feed_s = self._notifier.watchdog_s
         while not self.ending.is_set():
-            for name in signals.wait(1.0):
-                self.log.info("signal.received", signal=name)
-                if name in ("SIGTERM", "SIGINT"):
-                    self.ending.set()
-                elif name == "SIGHUP":
-                    self._reload()
-                elif name == "SIGUSR1":
-                    self.log.info("daemon.stats", **flat(self.answers.status()))
+            for name in signals.wait(feed_s / 2 if feed_s else None):
+                self._on_signal(name)
             self._notifier.watchdog()
+
+    def _on_signal(self, name: str) -> None:
+        self.log.info("signal.received", signal=name)
+        if name in ("SIGTERM", "SIGINT"):
+            self.ending.set()
+        elif name == "SIGHUP":
+            self._reload()
+        elif name == "SIGUSR1":
+            try:
+                self.log.info("daemon.stats", **flat(self.answers.status()))
+            except OpdError as error:
+                self.log.error("daemon.stats", error=str(error))
 
     def stop(self) -> None:
         """Dump, close, wait for every child. Never raises for what has not been started."""

@@ -92,13 +92,13 @@ def configure(
     )
 
 
-def get_logger(**values: Any) -> structlog.typing.FilteringBoundLogger:  # noqa: ANN401
+def get_logger(**values: Any) -> structlog.typing.FilteringBoundLogger:
     """A logger whose lines all carry ``values``."""
     logger: structlog.typing.FilteringBoundLogger = structlog.get_logger(**values)
     return logger
 
 
-def _json(value: Any, **_options: Any) -> str:  # noqa: ANN401
+def _json(value: Any, **_options: Any) -> str:
     return json.dumps(value, default=repr)
 
 

@@ -121,7 +121,7 @@ def try_open(event_type: int, config: int) -> int:
     attr[4:8] = _ATTR_BYTES.to_bytes(4, "little")
     attr[8:16] = config.to_bytes(8, "little")
     attr[40:48] = _FLAGS.to_bytes(8, "little")
-    import ctypes  # noqa: PLC0415  (only doctor pays for it)
+    import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
     pointer = (ctypes.c_char * _ATTR_BYTES).from_buffer(attr)

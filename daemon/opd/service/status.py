@@ -105,10 +105,10 @@ def status_of(
 
 def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Give nested values under dotted names, for one log line."""
-    flat: dict[str, Any] = {}
+    line: dict[str, Any] = {}
     for key, value in values.items():
         if isinstance(value, dict):
-            flat |= flat(value, f"{prefix}{key}.")
+            line |= flat(value, f"{prefix}{key}.")
         else:
-            flat[f"{prefix}{key}"] = value
-    return flat
+            line[f"{prefix}{key}"] = value
+    return line

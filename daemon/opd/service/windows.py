@@ -6,10 +6,9 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from opd_native.errors import NativeError
-
 from opd.errors import ConfigError, OperationFailedError
 from opd.events import select_cpus
+from opd_native.errors import NativeError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

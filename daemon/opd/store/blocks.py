@@ -82,13 +82,17 @@ def unpack(block: bytes, columns: int) -> list[array[int]]:
 def unpack_groups(block: bytes) -> list[array[int]]:
     """The twelve columns of a ``groups`` block, checked to fit together."""
     columns = unpack(block, SFILE_COLUMNS + GROUP_COLUMNS)
-    sfiles = len(columns[0])
-    sfile, symbol, hits, excess = columns[SFILE_COLUMNS:]
-    _same_length(columns[:SFILE_COLUMNS])
-    _same_length((sfile, symbol, hits, excess))
-    if len(sfile) and max(sfile) >= sfiles:
-        raise StoreError("damaged block: a group names a sample file that is not there")
+    check_groups(columns)
     return columns
+
+
+def check_groups(columns: Sequence[array[int]]) -> None:
+    """Whether the columns fit together; else StoreError."""
+    sfiles = len(columns[0])
+    _same_length(columns[:SFILE_COLUMNS])
+    _same_length(columns[SFILE_COLUMNS:])
+    if max(columns[SFILE_COLUMNS], default=-1) >= sfiles:
+        raise StoreError("damaged block: a group names a sample file that is not there")
 
 
 def unpack_rows(block: bytes) -> list[array[int]]:

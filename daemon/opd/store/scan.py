@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from opd.errors import StoreError
 from opd.store.blocks import SFILE_COLUMNS, unpack_groups
 from opd.store.quality import stretch_of
+from opd.store.rollup import unpack_rollup
 from opd.store.schema import MINUTE_NS
 
 if TYPE_CHECKING:
     import sqlite3
     from array import array
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 _ROLLED_KEYS = frozenset(("comm", "image", "symbol", "event", "mode"))
 _FAR = 1 << 62
@@ -35,7 +36,7 @@ class Scan:
 
     ``sums``: for each tuple of cells (numbers of names for texts; the event's
     name) samples and weight. ``totals``: the same by event. ``damaged``:
-    windows whose block could not be read.
+    windows, minutes or hours whose block could not be read.
     """
 
     def __init__(
@@ -58,6 +59,18 @@ class Scan:
 
     def add_run(self, run: Part, *, minutes_until: int, hours_until: int) -> None:
         """Add the hits of a run; the roll-ups hold whole minutes and hours below these."""
+        self._adder = _WindowAdder(self.sort, run.events, run.wanted)
+        self._add_tables(run, minutes_until, hours_until)
+        for key, event, samples, weight in self._adder.results():
+            for entry in (
+                self.sums.setdefault(key, [0, 0]),
+                self.totals.setdefault(event, [0, 0]),
+            ):
+                entry[0] += samples
+                entry[1] += weight
+
+    def _add_tables(self, run: Part, minutes_until: int, hours_until: int) -> None:
+        """Choose what is read for which part of the range."""
         since = -_FAR if self._since is None else self._since
         until = _FAR if self._until is None else self._until
         # Whole minutes [first, last) of windows that start in them.
@@ -84,29 +97,11 @@ class Scan:
         """Whole minutes or hours [first, last)."""
         if first >= last:
             return
-        bucket = table.removesuffix("s")
-        columns = ", ".join(["event", *[key for key in self.sort if key != "event"]])
-        rows = self._connection.execute(
-            f"SELECT {columns}, sum(samples), sum(weight) FROM {table}"  # noqa: S608
-            f" WHERE run = ? AND {bucket} >= ? AND {bucket} < ?"
-            f" AND event IN ({', '.join(str(event) for event in sorted(run.wanted))})"
-            f" GROUP BY {columns}",
+        blocks = self._connection.execute(
+            f"SELECT block FROM {table} WHERE run = ? AND bucket >= ? AND bucket < ?",  # noqa: S608
             (run.id, first, last),
         )
-        place = self.sort.index("event") if "event" in self.sort else None
-        for event, *cells, samples, weight in rows:
-            name = run.events[event]
-            if place is not None:
-                cells.insert(place, name)
-            self._add(tuple(cells), name, samples, weight)
-
-    def _add(self, key: tuple[Cell, ...], event: str, samples: int, weight: int) -> None:
-        for entry in (
-            self.sums.setdefault(key, [0, 0]),
-            self.totals.setdefault(event, [0, 0]),
-        ):
-            entry[0] += samples
-            entry[1] += weight
+        self._add_blocks(blocks, lambda block: unpack_rollup(block)[0])
 
     # ---- windows
 
@@ -124,14 +119,16 @@ class Scan:
             f" WHERE {stretch.where}",
             stretch.values,
         )
-        adder = _WindowAdder(self.sort, run.events, run.wanted)
+        self._add_blocks(blocks, unpack_groups)
+
+    def _add_blocks(
+        self, blocks: Iterable[tuple[bytes]], decode: Callable[[bytes], list[array[int]]]
+    ) -> None:
         for (block,) in blocks:
             try:
-                adder.add(unpack_groups(block))
+                self._adder.add(decode(block))
             except StoreError:
                 self.damaged += 1
-        for key, event, samples, weight in adder.results():
-            self._add(key, event, samples, weight)
 
 
 class _WindowAdder:

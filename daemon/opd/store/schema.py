@@ -19,12 +19,15 @@ host, follow from the images' identities and the addresses
 (:mod:`opd.store.stacks`). An index of identities was tried: it cost 36 bytes a
 stack, more than twice the stack, and wrote a page of the file for each.
 
-``minutes`` and ``hours`` are the flat roll-ups by the start of a window.
-``squares`` is the sum over windows of (weight of the key in the window)**2: with
-``weight`` and the number of windows it gives the spread between windows. They
-hold whole minutes and hours below the run's ``minutes_until`` and
-``hours_until`` (numbers of minutes and hours since 1970); younger windows are
-read from their blocks. An `event` is an index into the run's list of events.
+``minutes`` and ``hours`` are the flat roll-ups by the start of a window, a
+block each (:mod:`opd.store.rollup`): by event, comm, image, symbol and mode
+samples, weight and ``squares``, the sum over windows of (weight of the key in
+the window)**2, which with ``weight`` and the number of windows gives the
+spread between windows. As rows of a table they took 38 bytes a row, more than
+everything else together. They hold whole minutes and hours below the run's
+``minutes_until`` and ``hours_until`` (numbers of minutes and hours since
+1970); younger windows are read from their blocks. An `event` is an index into
+the run's list of events.
 
 A row of ``runs`` is a run within a session: ``reset`` gives a run a second row.
 """
@@ -64,11 +67,9 @@ _QUALITY_SQL = ",\n  ".join(f"{name} INTEGER NOT NULL DEFAULT 0" for name in QUA
 
 _ROLLUP_SQL = """
 CREATE TABLE {name} (
-  run INTEGER NOT NULL, {bucket} INTEGER NOT NULL, event INTEGER NOT NULL,
-  comm INTEGER NOT NULL, image INTEGER NOT NULL, symbol INTEGER NOT NULL, mode INTEGER NOT NULL,
-  samples INTEGER NOT NULL, weight INTEGER NOT NULL, squares REAL NOT NULL,
-  PRIMARY KEY (run, {bucket}, event, comm, image, symbol, mode)
-) WITHOUT ROWID;
+  id INTEGER PRIMARY KEY, run INTEGER NOT NULL REFERENCES runs(id), bucket INTEGER NOT NULL,
+  block BLOB NOT NULL, UNIQUE (run, bucket)
+);
 """
 
 SCHEMA = (
@@ -107,8 +108,8 @@ CREATE TABLE blocks (
   window INTEGER PRIMARY KEY REFERENCES windows(id), groups BLOB NOT NULL, rows BLOB NOT NULL
 );
 """
-    + _ROLLUP_SQL.format(name="minutes", bucket="minute")
-    + _ROLLUP_SQL.format(name="hours", bucket="hour")
+    + _ROLLUP_SQL.format(name="minutes")
+    + _ROLLUP_SQL.format(name="hours")
 )
 
 # Bit of images.flags.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from opd.sampling.window import ImageInfo
 
 MEMORY_LIMIT = 24 << 20
-OPEN_TABLES = 128
+OPEN_TABLES = 64
 
 
 class Name(NamedTuple):
@@ -161,6 +161,7 @@ class Resolver:
             finally:
                 if debug is not None:
                     debug.close()
+            self._shrink()
         image = PurePath(info.path).name or info.path
         names = []
         for found in elf.names(addresses):
@@ -172,7 +173,6 @@ class Resolver:
                 names.append(Name(text, text, "range"))
             else:
                 names.append(UNKNOWN)
-        self._shrink()
         return names
 
     def _kernel_names(self, info: ImageInfo, addresses: Sequence[int]) -> list[Name]:
@@ -194,14 +194,12 @@ class Resolver:
                 self._fail(info.uid, "module_gone")
                 return unknown
             runtime = [(address + start) % (1 << 64) for address in addresses]
-        names = [
+        return [
             Name(found.name, found.name, "named")
             if found.name and found.module == module
             else UNKNOWN
             for found in self._kernel.lookup(runtime)
         ]
-        self._shrink()
-        return names or unknown
 
     def _elf(self, uid: int) -> Elf | None:
         """Give the image's ELF file, opened and verified; None, counted once, when it is gone."""
@@ -241,7 +239,7 @@ class Resolver:
         return elf
 
     def _shrink(self) -> None:
-        """Let go of what was used longest ago; the kernel's list last, it is dear to read."""
+        """Let go of the tables used longest ago; the kernel's list stays, it is dear to read."""
         held = sum(elf.bytes_held for elf in self._tables.values())
         held += self._kernel.bytes_held if self._kernel is not None else 0
         while len(self._tables) > 1 and (
@@ -250,8 +248,6 @@ class Resolver:
             elf = self._tables.popitem(last=False)[1]
             held -= elf.bytes_held
             elf.close()
-        if held > self._memory_limit and self._kernel is not None and self._tables:
-            self._kernel.release()
 
     def _fail(self, uid: int, reason: str) -> None:
         if uid not in self._failed:

@@ -146,7 +146,7 @@ def test_globals_stand_on_either_side(endpoint, words):
 
 def test_times_reach_the_daemon_as_typed():
     """--since -10m survives the parser on both sides."""
-    parser, _ = build_parser()
+    parser, _ = build_parser([])
     for words in (["--since", "-10m", "report"], ["report", "--since", "-10m"]):
         assert parser.parse_args(join_times(words)).since == "-10m"
     assert join_times(["--since", "--until"]) == ["--since", "--until"]
@@ -239,7 +239,7 @@ def test_no_permission_is_status_77(endpoint, tmp_path):
     # That user may not be able to read the sources either.
     for name in ("cli.commands.stop", "query.client", "service.paths"):
         importlib.import_module(f"opd.{name}")
-    build_parser()
+    build_parser([])
     for path in (*tmp_path.parents, tmp_path, tmp_path / "run"):
         if path != Path("/"):
             path.chmod(path.stat().st_mode | 0o011)

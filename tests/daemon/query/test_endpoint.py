@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from opd.errors import ConfigError, EndpointInUseError
-from opd.query import endpoint
+from opd.query import endpoint, listener
 
 HOLD = (
     "import socket, sys, time; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]);"
@@ -55,7 +55,7 @@ def test_a_live_holder_is_named(tmp_path):
     process = hold(path)
     try:
         with pytest.raises(EndpointInUseError, match=f"pid {process.pid} "):
-            endpoint.claim(str(path))
+            listener.claim(str(path))
         assert endpoint.holder_of(str(path)).pid == process.pid
     finally:
         process.kill()
@@ -91,9 +91,9 @@ def test_the_file_of_a_dead_daemon_is_replaced(tmp_path):
     process.kill()
     process.communicate()
     assert path.exists()
-    listener = endpoint.claim(str(path))
+    claimed = listener.claim(str(path))
     assert endpoint.holder_of(str(path)).pid == os.getpid()
-    listener.release()
+    claimed.release()
     assert not path.exists()
 
 
@@ -106,7 +106,7 @@ def test_of_many_that_start_at_once_one_wins(tmp_path):
 
     def claim():
         try:
-            got.append(endpoint.claim(str(path)))
+            got.append(listener.claim(str(path)))
         except EndpointInUseError:
             refused.append(1)
 
@@ -124,17 +124,17 @@ def test_a_file_that_is_no_socket_stays(tmp_path):
     path = tmp_path / "opd.sock"
     path.write_text("precious")
     with pytest.raises(ConfigError, match="not a socket"):
-        endpoint.claim(str(path))
+        listener.claim(str(path))
     assert path.read_text() == "precious"
 
 
 def test_a_successors_file_stays(tmp_path):
     """A release leaves the file of another daemon alone."""
     path = tmp_path / "opd.sock"
-    listener = endpoint.claim(str(path))
+    claimed = listener.claim(str(path))
     path.unlink()
-    other = endpoint.claim(str(path))
-    listener.release()
+    other = listener.claim(str(path))
+    claimed.release()
     assert path.exists()
     other.release()
 
@@ -147,11 +147,11 @@ def test_modes_and_groups(tmp_path):
         group = grp.getgrgid(os.getegid())
     old = os.umask(0o077)
     try:
-        made = endpoint.claim(str(tmp_path / "new" / "opd.sock"), group=group.gr_name)
+        made = listener.claim(str(tmp_path / "new" / "opd.sock"), group=group.gr_name)
         there = tmp_path / "there"
         there.mkdir()
         there.chmod(0o755)
-        left = endpoint.claim(str(there / "opd.sock"), group=group.gr_name)
+        left = listener.claim(str(there / "opd.sock"), group=group.gr_name)
     finally:
         os.umask(old)
     directory, file = (tmp_path / "new").stat(), Path(made.path).stat()
@@ -165,4 +165,4 @@ def test_modes_and_groups(tmp_path):
 
 def test_a_missing_group_is_no_trouble(tmp_path):
     """Without the group the directory keeps the daemon's own."""
-    endpoint.claim(str(tmp_path / "new" / "opd.sock"), group="no-such-group-here").release()
+    listener.claim(str(tmp_path / "new" / "opd.sock"), group="no-such-group-here").release()

@@ -11,6 +11,7 @@ from synthetic import IMAGES, START_NS, WINDOW_NS, expected, make_run, make_wind
 
 from opd.errors import StoreError, UnknownNameError
 from opd.store.queries import ReportQuery, open_reader
+from opd.store.rollup import _sums, pack_rollup
 from opd.store.scan import Part, Scan
 from opd.store.writer import StoreWriter
 
@@ -104,10 +105,36 @@ def test_squares_are_sums_over_windows(tmp_path):
     windows = [make_window(sequence, random_hits(1, rows=1)) for sequence in range(6)]
     write(tmp_path, windows)
     connection = sqlite3.connect(tmp_path / "opd.db")
-    row = connection.execute("SELECT samples, weight, squares FROM minutes").fetchone()
+    (block,) = connection.execute("SELECT block FROM minutes").fetchone()
     connection.close()
+    ((_key, sums),) = _sums(block).items()
     (hit,) = random_hits(1, rows=1)
-    assert row == (6 * hit.hits, 6 * hit.weight, 6.0 * hit.weight**2)
+    assert sums[:2] == [6 * hit.hits, 6 * hit.weight]
+    assert sums[2] == pytest.approx(6 * hit.weight**2, rel=1e-6)
+
+
+@given(
+    st.dictionaries(
+        st.tuples(
+            st.tuples(
+                st.integers(0, 3), st.integers(1, 9), st.integers(1, 1 << 31), st.integers(0, 1)
+            ),
+            st.integers(1, (1 << 32) - 1),
+        ),
+        st.tuples(st.integers(1, 1 << 40), st.integers(0, 1 << 60), st.integers(1, 9)),
+    )
+)
+def test_a_rollup_block_gives_back_its_sums(sums):
+    """Samples and weight are exact, squares to seven digits."""
+    made = {
+        key: [hits, weight, float(weight) * weight / windows]
+        for key, (hits, weight, windows) in sums.items()
+    }
+    found = _sums(pack_rollup(made))
+    assert found.keys() == made.keys()
+    for key, entry in made.items():
+        assert found[key][:2] == entry[:2]
+        assert found[key][2] == pytest.approx(entry[2], rel=1e-6)
 
 
 def test_hours_are_used_and_agree(tmp_path):

@@ -13,7 +13,7 @@ from opd.symbols.files import ImageFiles
 from opd.symbols.identity import identity
 from opd.symbols.kernel import KERNEL_BASE, own_vdso, running_kernel_build_id
 from opd.symbols.resolver import UNKNOWN, Name, Resolver
-from opd_native.elf import Elf
+from opd_native.elf import NAMED, Elf
 from opd_native.errors import NativeError
 from opd_native.kallsyms import Kallsyms
 
@@ -56,7 +56,7 @@ def offset_of(path, name):
 
 def file_info(path, uid=7, **changes):
     """The ImageInfo that a sampler without build-ids would give for a file."""
-    status = os.stat(path)
+    status = Path(path).stat()
     values = {
         "uid": uid, "kind": "file", "path": str(path),
         "dev_major": os.major(status.st_dev), "dev_minor": os.minor(status.st_dev),
@@ -69,6 +69,11 @@ def build_id(path):
     """The file's build-id."""
     with Path(path).open("rb") as stream, Elf(stream.fileno()) as elf:
         return elf.build_id
+
+
+def open_descriptors():
+    """How many files this process has open."""
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 @pytest.mark.parametrize("way", ["pie", "no_pie", "static", "separate_code", "noseparate_code"])
@@ -321,9 +326,8 @@ def test_vdso_names(resolver):
         pytest.skip("no vdso or no build-id")
     with Elf(image) as elf:
         elf.load_symbols()
-        expected = [
-            one.name.decode() for one in elf.names(range(0, len(image), 64)) if one.kind == 1
-        ]
+        answers = elf.names(range(0, len(image), 64))
+        expected = [one.name.decode() for one in answers if one.kind == NAMED]
     resolver.add_image(ImageInfo(uid=3, kind="vdso", path="[vdso]"), None)
     names = resolver.names(3, resolver.elf_addresses(3, range(0, len(image), 64)))
     assert [name.text for name in names if name.kind == "named"] == expected
@@ -344,34 +348,34 @@ def test_tables_stay_within_the_limit(program):
     resolver.close()
 
 
-def test_descriptors_stay_within_the_limit(program, tmp_path):
+def test_descriptors_stay_within_the_limit(program):
     """Of more files than may be open the oldest are closed, and opened again by path."""
     path = program("pie")
     files = ImageFiles(limit=4)
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     for uid in range(20):
         files.give(uid, os.open(path, os.O_RDONLY))
-    assert len(os.listdir("/proc/self/fd")) == before + 4
+    assert open_descriptors() == before + 4
     files.open_elf(file_info(path, uid=0)).close()
     files.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
 
 
 def test_no_descriptor_leaks(program):
     """A closed resolver leaves no descriptor behind."""
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     resolver = Resolver(run_info())
     for uid, way in enumerate(["pie", "static", "no_pie"]):
         resolver.add_image(file_info(program(way), uid=uid), os.open(program(way), os.O_RDONLY))
         resolver.names(uid, [0x1000])
     resolver.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
 
 
 def test_names_fit_a_line(resolver, tmp_path, compiler):
     """Control characters in a symbol or a path are escaped."""
     source, path = tmp_path / "s.c", tmp_path / "a\nb"
-    source.write_text('int f(void) __asm__("two\\tparts"); int f(void) { return 1; }\n')
+    source.write_text('int f(void) __asm__("\\"two\\\\tparts\\""); int f(void) { return 1; }\n')
     subprocess.run([compiler, "-shared", "-fPIC", str(source), "-o", str(path)], check=True)
     resolver.add_image(file_info(path), None)
     with path.open("rb") as stream, Elf(stream.fileno()) as elf:

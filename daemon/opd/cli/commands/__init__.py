@@ -1,1 +1,1 @@
-"""The subcommands of opctl, one a file: SUMMARY, EXAMPLE, add_arguments and run."""
+"""The subcommands of opctl, one a file: EXAMPLE, add_arguments and run."""

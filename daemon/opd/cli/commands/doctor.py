@@ -10,7 +10,6 @@ from opd.errors import NoDaemonError
 if TYPE_CHECKING:
     import argparse
 
-SUMMARY = "say what this machine or user does not allow, and what to change"
 EXAMPLE = "opctl doctor"
 
 _COLUMNS = ("name", "ok", "detail", "remedy")

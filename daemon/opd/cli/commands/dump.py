@@ -9,7 +9,6 @@ from opd.cli import asking, output
 if TYPE_CHECKING:
     import argparse
 
-SUMMARY = "return when every sample taken so far is stored and seen by the next query"
 EXAMPLE = "opctl dump && opctl report --since 1m"
 
 

@@ -9,7 +9,6 @@ from opd.cli import asking, output
 if TYPE_CHECKING:
     import argparse
 
-SUMMARY = "list the events that are sampled, and what really runs for each"
 EXAMPLE = "opctl events --format json"
 
 _COLUMNS = ("name", "source", "unit", "hz", "period")

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import argparse
     from typing import BinaryIO
 
-SUMMARY = "import a perf.data file as a session of its own"
 EXAMPLE = "opctl --session-dir ./store import perf.data --name before"
 
 _QUIET_SECONDS = 1.0

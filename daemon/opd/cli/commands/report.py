@@ -9,7 +9,6 @@ from opd.cli import asking, rows
 if TYPE_CHECKING:
     import argparse
 
-SUMMARY = "show where the samples of a range of time are"
 EXAMPLE = "opctl report --since 03:10 --until 03:15 --sort comm,symbol --top 10 -e cpu-clock"
 
 

@@ -10,7 +10,6 @@ from opd.errors import OperationFailedError
 if TYPE_CHECKING:
     import argparse
 
-SUMMARY = "end the daemon after it stored what it has; returns when it is gone"
 EXAMPLE = "opctl shutdown"
 
 _PATIENCE_SECONDS = 60.0

@@ -9,7 +9,6 @@ from opd.cli import asking, output
 if TYPE_CHECKING:
     import argparse
 
-SUMMARY = "go on sampling after a stop"
 EXAMPLE = "opctl start"
 
 

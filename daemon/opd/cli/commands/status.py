@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-SUMMARY = "show how the daemon does: events, samples, losses, its own cost"
 EXAMPLE = "opctl status --format json"
 
 

@@ -9,7 +9,6 @@ from opd.cli import asking, output
 if TYPE_CHECKING:
     import argparse
 
-SUMMARY = "stop sampling; the daemon goes on answering"
 EXAMPLE = "opctl stop"
 
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from opd.query.client import Client
 
-SUMMARY = "show what the machine does now, refreshed until Ctrl-C"
 EXAMPLE = "opctl top --interval 2 --sort comm,symbol"
 
 
