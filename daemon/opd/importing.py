@@ -224,7 +224,7 @@ class _Import:
         self._sequence += 1
         if self._progress is not None:
             self._progress(min(stats.bytes, self._size), self._size)
-        return self._writer.append(window).stored
+        return self._writer.append(window).new
 
     def _summary(self, session: str, run: str, info: RunInfo, *, already: bool) -> dict[str, Any]:
         stats = self._data.stats()

@@ -87,7 +87,7 @@ def test_start_and_stop_sampling(start_daemon, busy):
 
 
 def test_a_killed_worker_loses_nothing(start_daemon, busy):
-    """Killing (-9) the the worker: it comes back, every window is stored once."""
+    """Killing (-9) the worker: it comes back, every window is stored once."""
     daemon = start_daemon("-e", "cpu-clock:999hz", "--interval", "0.2")
     for _ in range(3):
         os.kill(daemon.ask("status")["worker"]["pid"], signal.SIGKILL)
@@ -119,7 +119,7 @@ def test_a_stopped_worker_delays_answers_but_loses_nothing(start_daemon, busy):
 
 
 def test_a_killed_daemon_takes_its_worker_along_and_can_start_again(start_daemon, busy):
-    """Killing (-9) the the daemon: no orphan, a readable store, the same endpoint works again."""
+    """Killing (-9) the daemon: no orphan, a readable store, the same endpoint works again."""
     daemon = start_daemon("-e", "cpu-clock:999hz")
     worker = psutil.Process(daemon.ask("status")["worker"]["pid"])
     subprocess.run([busy, "plain", "0.3"], check=True, capture_output=True)
@@ -199,7 +199,5 @@ def test_the_client_is_light():
         "main()\n"
         f"print([name for name in {heavy!r} if name in sys.modules])\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "[]"

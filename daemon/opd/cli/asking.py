@@ -31,8 +31,8 @@ def connect(arguments: argparse.Namespace) -> Client:
             f"{arguments.command} needs a daemon",
             hint="leave --session-dir out to ask a running one",
         )
-    from opd.query.client import Client  # noqa: PLC0415 - not needed with --session-dir
-    from opd.service.paths import client_endpoint  # noqa: PLC0415
+    from opd.query.client import Client
+    from opd.service.paths import client_endpoint
 
     return Client(arguments.endpoint or client_endpoint())
 
@@ -41,6 +41,6 @@ def open_source(arguments: argparse.Namespace) -> Source:
     """The store of ``--session-dir``, else the daemon of ``--endpoint``."""
     if arguments.session_dir is None:
         return connect(arguments)
-    from opd.query.backend import OfflineBackend  # noqa: PLC0415 - the store costs a daemon's client
+    from opd.query.backend import OfflineBackend
 
     return OfflineBackend(arguments.session_dir)

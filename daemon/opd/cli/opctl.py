@@ -67,7 +67,7 @@ class Parser(argparse.ArgumentParser):
 
 def did_you_mean(word: str, valid: Iterable[str]) -> str:
     """``", did you mean X?"``, or nothing when no word is close."""
-    from difflib import get_close_matches  # noqa: PLC0415 - only mistakes pay for it
+    from difflib import get_close_matches
 
     close = get_close_matches(word[:100], list(valid), n=2, cutoff=0.55)
     return f", did you mean {' or '.join(close)}?" if close else ""

@@ -26,7 +26,7 @@ def print_json(value: object) -> None:
 
 def print_csv(names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
     """Rows with a header line, as RFC 4180 without its CR."""
-    import csv  # noqa: PLC0415 - few ask for it
+    import csv
 
     writer = csv.DictWriter(sys.stdout, names, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
@@ -112,7 +112,7 @@ def cell_text(value: object) -> str:
 def size_text(size_bytes: float) -> str:
     """Bytes for people: ``12.3 MiB``."""
     for unit in ("B", "KiB", "MiB"):
-        if abs(size_bytes) < 1024:  # noqa: PLR2004
+        if abs(size_bytes) < 1024:
             return f"{size_bytes:.0f} B" if unit == "B" else f"{size_bytes:.1f} {unit}"
         size_bytes /= 1024
     return f"{size_bytes:.1f} GiB"

@@ -210,7 +210,7 @@ def _read_tail(
             raise EventError(
                 f"event {text!r}: unit mask {mask!r}: this event has none, only 0 is right"
             )
-    if len(tokens) > 2:  # noqa: PLR2004
+    if len(tokens) > 2:
         raise EventError(
             f"event {text!r}: {tokens[2]!r} is too much",
             hint="NAME[:mods][:COUNT[:UNITMASK[:KERNEL[:USER]]]]",

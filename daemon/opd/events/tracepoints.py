@@ -115,5 +115,5 @@ def _mounts(proc: str) -> Iterator[tuple[str, str]]:
         return
     for line in text.splitlines():
         words = line.split(" ")
-        if len(words) > 2:  # noqa: PLR2004
+        if len(words) > 2:
             yield _OCTAL.sub(lambda match: chr(int(match[1], 8)), words[1]), words[2]

@@ -85,8 +85,8 @@ def report_answer(reader: Reader, params: dict[str, Any], *, live: bool = False)
     ``live``: without a range, the last hour instead of everything. Raises
     UnknownNameError, UsageError for a bad time or an empty range, StoreError.
     """
-    from opd.store.queries import ReportQuery  # noqa: PLC0415
-    from opd.store.times import parse_time  # noqa: PLC0415
+    from opd.store.queries import ReportQuery
+    from opd.store.times import parse_time
 
     now = time.time_ns()
     since, until = (
@@ -138,7 +138,7 @@ class OfflineBackend:
 
     def __init__(self, session_dir: str | os.PathLike[str]) -> None:
         """Open the store; StoreError when there is none or it is too new."""
-        from opd.store.queries import open_reader  # noqa: PLC0415
+        from opd.store.queries import open_reader
 
         self._reader = open_reader(Path(session_dir))
 
@@ -150,7 +150,7 @@ class OfflineBackend:
 
     def call(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
         """Answer ``method`` as a daemon would. Raises as the server answers."""
-        from opd.query.methods import check, find  # noqa: PLC0415
+        from opd.query.methods import check, find
 
         checked = check(method, find(method), params or {})
         if method == "report":

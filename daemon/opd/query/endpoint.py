@@ -102,7 +102,7 @@ def holder_from_proc(path: str) -> int:
     ):
         for line in lines:
             fields = line.rstrip("\n").split(maxsplit=7)
-            if len(fields) > 7 and fields[7] == path and fields[5] == "01":  # noqa: PLR2004
+            if len(fields) > 7 and fields[7] == path and fields[5] == "01":
                 inode = fields[6]
     if inode:
         for pid in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208

@@ -22,7 +22,7 @@ _TYPECODES = {"u64": "Q", "i64": "q", "f64": "d"}
 _INDEX = "I"
 _BIG_ENDIAN = sys.byteorder == "big"
 
-if array(_INDEX).itemsize != 4 or array("Q").itemsize != 8:  # noqa: PLR2004
+if array(_INDEX).itemsize != 4 or array("Q").itemsize != 8:
     raise ImportError("this platform's C types do not have the sizes of the wire format")
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 PER_PEER = 2
 ALTOGETHER = 8
 IDLE_SECONDS = 60.0
+YIELD_SECONDS = 5.0
 SIZE_LIMIT_BYTES = 8 << 30
 _NAME_LIMIT = 255
 
@@ -62,10 +63,12 @@ class Transfers:
         *,
         size_limit_bytes: int = SIZE_LIMIT_BYTES,
         idle_seconds: float = IDLE_SECONDS,
+        yield_seconds: float = YIELD_SECONDS,
     ) -> None:
         self._directory = directory
         self._size_limit_bytes = size_limit_bytes
         self._idle_seconds = idle_seconds
+        self._yield_seconds = yield_seconds
         self._lock = threading.Lock()
         self._open: dict[str, Transfer] = {}
 
@@ -81,6 +84,8 @@ class Transfers:
         except OSError as error:
             raise StoreError(f"cannot spool in {self._directory}: {error.strerror}") from error
         with self._lock:
+            if len(self._open) >= ALTOGETHER:
+                self._make_room()
             mine = sum(transfer.owner == owner for transfer in self._open.values())
             if mine >= PER_PEER or len(self._open) >= ALTOGETHER:
                 file.close()
@@ -168,6 +173,17 @@ class Transfers:
         finally:
             transfer.touched = time.monotonic()
             transfer.busy = False
+
+    def _make_room(self) -> None:
+        """Forget the one that rests longest, if for a few seconds: its client may be gone."""
+        oldest = time.monotonic() - self._yield_seconds
+        resting = [
+            (transfer.touched, key)
+            for key, transfer in self._open.items()
+            if not transfer.busy and transfer.touched < oldest
+        ]
+        if resting:
+            self._open.pop(min(resting)[1]).file.close()
 
     def _drop(self, key: str) -> None:
         with self._lock:

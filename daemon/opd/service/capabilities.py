@@ -318,7 +318,7 @@ def _ibs(proc: str, sys: str) -> list[Finding]:
 
 def _dsa(sys: str) -> Finding:
     try:
-        names = sorted(name for name in os.listdir(f"{sys}/bus/dsa/devices") if "." not in name)
+        names = sorted(name for name in os.listdir(f"{sys}/bus/dsa/devices") if "." not in name)  # noqa: PTH208
     except OSError:
         names = []
     if names:

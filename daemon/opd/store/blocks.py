@@ -7,8 +7,9 @@ the mostly-zero high bytes together, which is what makes it small.
 
 A window has two blocks. ``groups``: its sample files (event, mode, tgid + 1,
 tid + 1, cpu + 1, image, comm, unit) and, for each (sample file, symbol) with
-hits, those two, hits and excess; weight = hits * unit + excess. ``rows``: the
-number of rows of each group, then stack, hits and excess of each row.
+hits, those two, hits and excess; weight = hits * unit + excess. ``rows``: for
+each row, in order of its stack's number, sample file, that number less the one
+before, hits and excess; its symbol is the name of the stack's leaf.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import struct
 import zlib
 from array import array
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from opd.errors import StoreError
@@ -96,11 +98,10 @@ def check_groups(columns: Sequence[array[int]]) -> None:
 
 
 def unpack_rows(block: bytes) -> list[array[int]]:
-    """The four columns of a ``rows`` block: rows a group, stack, hits, excess."""
+    """The four columns of a ``rows`` block: sample file, stack, hits, excess."""
     columns = unpack(block, ROW_COLUMNS)
-    _same_length(columns[1:])
-    if sum(columns[0]) != len(columns[1]):
-        raise StoreError("damaged block: groups and rows do not add up")
+    _same_length(columns)
+    columns[1] = array("Q", accumulate(columns[1]))
     return columns
 
 

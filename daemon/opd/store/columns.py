@@ -1,9 +1,9 @@
-"""A window's packed columns as arrays, checked, and its rows put in groups."""
+"""A window's packed columns as arrays, checked, and its rows summed and sorted."""
 
 from __future__ import annotations
 
 from array import array
-from operator import floordiv
+from operator import floordiv, sub
 from typing import TYPE_CHECKING, NamedTuple
 
 from opd.errors import StoreError
@@ -13,9 +13,7 @@ if TYPE_CHECKING:
 
 COMM_BYTES = 16
 _SYMBOL_BITS = 32
-_STACK_BITS = 32
 _SYMBOL_MASK = (1 << _SYMBOL_BITS) - 1
-_STACK_MASK = (1 << _STACK_BITS) - 1
 
 
 class Columns(NamedTuple):
@@ -81,10 +79,11 @@ def _column(window: Window, name: str, code: str, count: int) -> array[int]:
 
 
 class Groups(NamedTuple):
-    """Rows put together by (sample file, symbol), in that order.
+    """Rows summed by (sample file, symbol), and the rows in order of their stacks.
 
     ``units``: what a hit of each event weighs at least; weight is
-    hits * unit + excess, and excess is mostly 0.
+    hits * unit + excess, and excess is mostly 0. ``row_step`` is the number
+    of a row's stack less that of the row before.
     """
 
     units: dict[int, int]
@@ -92,46 +91,45 @@ class Groups(NamedTuple):
     symbol: list[int]
     hits: list[int]
     excess: list[int]
-    rows: list[int]
-    row_stack: list[int]
+    row_sfile: list[int]
+    row_step: list[int]
     row_hits: list[int]
     row_excess: list[int]
 
 
 def group_rows(columns: Columns, symbols: list[int], stacks: list[int]) -> Groups:
-    """Sort the rows; ``symbols`` and ``stacks`` give each stack's leaf name and number."""
-    keys = [
-        (sfile << _SYMBOL_BITS | symbols[stack]) << _STACK_BITS | stacks[stack]
-        for sfile, stack in zip(columns.row_sfile, columns.row_stack, strict=True)
-    ]
+    """Sum and sort; ``symbols`` and ``stacks`` give each stack's leaf name and number."""
     units = _units(columns)
-    sfile_unit = [units[event] for event in columns.sfile_event] if units else []
-    groups = Groups(units, [], [], [], [], [], [], [], [])
-    all_hits, all_weights = columns.row_hits, columns.row_weight
-    last = -1
-    at = -1
-    for index in sorted(range(len(keys)), key=keys.__getitem__):
-        key = keys[index]
-        group = key >> _STACK_BITS
-        hits = all_hits[index]
-        sfile = group >> _SYMBOL_BITS
-        excess = all_weights[index] - hits * sfile_unit[sfile]
-        if group != last:
-            last = group
-            at += 1
-            groups.sfile.append(sfile)
-            groups.symbol.append(group & _SYMBOL_MASK)
-            groups.hits.append(hits)
-            groups.excess.append(excess)
-            groups.rows.append(1)
+    sfiles, all_hits = columns.row_sfile, columns.row_hits
+    sfile_unit = [units[event] for event in columns.sfile_event]
+    excess = [
+        weight - hits * sfile_unit[sfile]
+        for sfile, hits, weight in zip(sfiles, all_hits, columns.row_weight, strict=True)
+    ]
+    sums: dict[int, list[int]] = {}
+    for sfile, stack, hits, more in zip(sfiles, columns.row_stack, all_hits, excess, strict=True):
+        key = sfile << _SYMBOL_BITS | symbols[stack]
+        entry = sums.get(key)
+        if entry is None:
+            sums[key] = [hits, more]
         else:
-            groups.hits[at] += hits
-            groups.excess[at] += excess
-            groups.rows[at] += 1
-        groups.row_stack.append(key & _STACK_MASK)
-        groups.row_hits.append(hits)
-        groups.row_excess.append(excess)
-    return groups
+            entry[0] += hits
+            entry[1] += more
+    keys = sorted(sums)
+    numbers = [stacks[stack] for stack in columns.row_stack]
+    order = sorted(range(len(numbers)), key=numbers.__getitem__)
+    ordered = [numbers[index] for index in order]
+    return Groups(
+        units=units,
+        sfile=[key >> _SYMBOL_BITS for key in keys],
+        symbol=[key & _SYMBOL_MASK for key in keys],
+        hits=[sums[key][0] for key in keys],
+        excess=[sums[key][1] for key in keys],
+        row_sfile=[sfiles[index] for index in order],
+        row_step=list(map(sub, ordered, [0, *ordered[:-1]])),
+        row_hits=[all_hits[index] for index in order],
+        row_excess=[excess[index] for index in order],
+    )
 
 
 def _units(columns: Columns) -> dict[int, int]:

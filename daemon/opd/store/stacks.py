@@ -55,7 +55,7 @@ class StackReader:
 
     def read(self, numbers: Iterable[int]) -> list[StoredStack]:
         """The stacks of these numbers. StoreError: no such stack, or damaged."""
-        from opd_native.identity import stack_identities  # noqa: PLC0415 - few answers need it
+        from opd_native.identity import stack_identities
 
         found = [self._stack(number) for number in numbers]
         slots: dict[bytes, int] = {}

@@ -229,7 +229,7 @@ class StoreWriter:
         about = self._sfile_columns(window, columns, groups.units)
         group_columns = [*about, groups.sfile, groups.symbol, groups.hits, groups.excess]
         group_block = pack(group_columns)
-        row_block = pack([groups.rows, groups.row_stack, groups.row_hits, groups.row_excess])
+        row_block = pack([groups.row_sfile, groups.row_step, groups.row_hits, groups.row_excess])
         number = self._add_window(window, samples, self._kinds(columns, stacks))
         self._connection.execute(
             "INSERT INTO blocks VALUES (?, ?, ?)", (number, group_block, row_block)

@@ -103,12 +103,12 @@ def _same_build_id(told: str, found: str) -> bool:
     if not found:
         return False
     found = found[:40]
-    return told == found or (len(told) == 40 and told == found.ljust(40, "0"))  # noqa: PLR2004
+    return told == found or (len(told) == 40 and told == found.ljust(40, "0"))
 
 
 def open_debug_file(root: str, build_id: str) -> Elf | None:
     """Open the build-id's debug file under ``root``; None when there is none that fits."""
-    if len(build_id) < 4:  # noqa: PLR2004  (two digits name the folder)
+    if len(build_id) < 4:
         return None
     path = f"{root}/.build-id/{build_id[:2]}/{build_id[2:]}.debug"
     try:

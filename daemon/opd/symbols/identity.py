@@ -30,6 +30,6 @@ def canonical(info: ImageInfo, build_id: str = "", kernel: str = "") -> str:
 
 def identity(text: str) -> bytes:
     """Give the 16-byte identity of a canonical string."""
-    from opd_native.identity import identity_of  # noqa: PLC0415  (the module is binary)
+    from opd_native.identity import identity_of
 
     return identity_of(os.fsencode(text))

@@ -123,3 +123,16 @@ def test_a_spool_that_is_not_there_is_named(tmp_path):
     """The error has the directory."""
     with pytest.raises(StoreError, match="nowhere"):
         Transfers(str(tmp_path / "nowhere")).begin(ME, {})
+
+
+def test_a_resting_transfer_makes_room(tmp_path):
+    """Eight abandoned transfers do not keep the next client out for a minute."""
+    transfers = Transfers(str(tmp_path), yield_seconds=0.05)
+    keys = [transfers.begin((b"%d" % at, None), {})["transfer"] for at in range(8)]
+    time.sleep(0.1)
+    chunk(transfers, keys[0], 0, b"alive", (b"0", None))
+    transfers.begin(ME, {})
+    chunk(transfers, keys[0], 5, b"alive", (b"0", None))
+    with pytest.raises(UsageError):
+        chunk(transfers, keys[1], 0, b"x", (b"1", None))
+    transfers.close()

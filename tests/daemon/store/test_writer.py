@@ -125,7 +125,7 @@ def test_stacks_come_back_with_the_frozen_identity(writer, tmp_path):
     found = {}
     with open_reader(tmp_path / "session") as reader:
         for (block,) in connection.execute("SELECT rows FROM blocks"):
-            _counts, numbers, row_hits, _excess = unpack_rows(block)
+            _sfiles, numbers, row_hits, _excess = unpack_rows(block)
             for stack, count in zip(reader.stacks(numbers), row_hits, strict=True):
                 frames = stack.frames
                 sums = found.setdefault(

@@ -193,7 +193,7 @@ def test_every_function_of_a_system_library(name):
 
 def test_libc_agrees_with_the_dynamic_linker():
     """An address that dlsym returns has the name that was asked for, or an alias of it."""
-    import ctypes  # noqa: PLC0415
+    import ctypes
 
     libc = ctypes.CDLL(None)
     path = loaded_library("libc")

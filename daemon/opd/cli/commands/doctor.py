@@ -49,8 +49,8 @@ def _findings(arguments: argparse.Namespace) -> dict[str, Any]:
                 return {**client.call("doctor"), "seen_by": f"opd, pid {client.daemon_pid}"}
         except NoDaemonError:
             pass  # it is often the doctor who is asked why there is none
-    import msgspec  # noqa: PLC0415 - costs a client that has a daemon nothing
+    import msgspec
 
-    from opd.service.capabilities import examine  # noqa: PLC0415
+    from opd.service.capabilities import examine
 
     return {"findings": msgspec.to_builtins(examine()), "seen_by": "opctl, without a daemon"}

@@ -53,7 +53,7 @@ def _import(arguments: argparse.Namespace, path: Path, file: BinaryIO) -> dict[s
                     progress=lambda done: progress.show(done, size),
                 )
                 return sent
-        from opd.importing import import_perf_data  # noqa: PLC0415 - the daemon does it else
+        from opd.importing import import_perf_data
 
         return import_perf_data(
             file.fileno(),

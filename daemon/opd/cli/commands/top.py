@@ -65,7 +65,7 @@ def _answers(arguments: argparse.Namespace, client: Client) -> Iterator[dict[str
 
 
 def _live(arguments: argparse.Namespace, client: Client) -> None:
-    from rich.live import Live  # noqa: PLC0415 - only a live view pays for it
+    from rich.live import Live
 
     with Live(auto_refresh=False, screen=False) as live:
         for answer in _answers(arguments, client):
@@ -73,9 +73,9 @@ def _live(arguments: argparse.Namespace, client: Client) -> None:
 
 
 def _view(answer: Mapping[str, Any], height: int) -> Any:
-    from rich.console import Group  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
 
     keys = rows.keys_of(answer)
     view = Table(box=None, pad_edge=False)
@@ -94,7 +94,7 @@ def _view(answer: Mapping[str, Any], height: int) -> Any:
 
 def _seconds(text: str) -> float:
     seconds = float(text)
-    if not 0 < seconds <= 86400:  # noqa: PLR2004
+    if not 0 < seconds <= 86400:
         raise ValueError(text)
     return seconds
 
