@@ -67,9 +67,7 @@ def import_perf_data(
         try:
             return _Import(
                 fd, data, importer, writer, resolver, progress=progress, size=status.st_size
-            ).run(
-                session=session, run=run, origin=origin, mtime_ns=status.st_mtime_ns
-            )
+            ).run(session=session, run=run, origin=origin, mtime_ns=status.st_mtime_ns)
         finally:
             writer.close()
 

@@ -9,15 +9,15 @@
 #include "maps.h"
 
 struct opd_process {
-    struct opd_process *next;  // in its hash chain
+    struct opd_process *next; // in its hash chain
     uint32_t pid;
-    uint32_t threads;        // living and lingering ones that point here
-    uint64_t snapshot_time;  // older records are already in `maps`
+    uint32_t threads;       // living and lingering ones that point here
+    uint64_t snapshot_time; // older records are already in `maps`
     struct opd_maps *maps;
 };
 
 struct opd_thread {
-    struct opd_thread *next;  // in its hash chain
+    struct opd_thread *next; // in its hash chain
     struct opd_thread *dead_next, *dead_previous;
     struct opd_process *process;
     uint32_t tid;
@@ -33,7 +33,7 @@ struct opd_spaces {
     uint32_t process_chains, thread_chains;
     uint32_t process_count, thread_count, peak_processes;
     uint64_t next_version;
-    struct opd_thread *dead_first, *dead_last;  // oldest exit first
+    struct opd_thread *dead_first, *dead_last; // oldest exit first
     uint64_t refused_processes, refused_threads, refused_mappings;
 };
 
@@ -154,7 +154,7 @@ get_thread(struct opd_spaces *spaces, uint32_t pid, uint32_t tid)
     if (thread != NULL && thread->process->pid == pid)
         return thread;
     if (thread != NULL)
-        remove_thread(spaces, thread);  // the number was reused by another process
+        remove_thread(spaces, thread); // the number was reused by another process
 
     struct opd_process *process = find_process(spaces, pid);
     if (process == NULL && spaces->process_count >= spaces->limits.processes) {
@@ -214,7 +214,7 @@ opd_spaces_fork(struct opd_spaces *spaces, const struct opd_fork *fork, uint64_t
         new_process = false;
     } else {
         if (old != NULL)
-            remove_thread(spaces, old);  // the number comes back
+            remove_thread(spaces, old); // the number comes back
         known = find_process(spaces, fork->pid);
         if (known != NULL && new_process) {
             // A new process under an old number: nothing of the old one holds.
@@ -353,8 +353,8 @@ opd_spaces_expire(struct opd_spaces *spaces, uint64_t now, uint64_t linger_ns)
 }
 
 void
-opd_spaces_each_image(const struct opd_spaces *spaces,
-                      void (*visit)(void *context, uint32_t image), void *context)
+opd_spaces_each_image(const struct opd_spaces *spaces, void (*visit)(void *context, uint32_t image),
+                      void *context)
 {
     for (uint32_t i = 0; i < spaces->process_chains; i++)
         for (struct opd_process *process = spaces->processes[i]; process != NULL;
@@ -383,7 +383,7 @@ opd_spaces_stats(const struct opd_spaces *spaces, struct opd_spaces_stats *stats
             if (process->maps == NULL)
                 continue;
             stats->mappings += process->maps->count;
-            stats->bytes += process->maps->capacity * sizeof(struct opd_mapping) /
-                            process->maps->references;
+            stats->bytes +=
+                process->maps->capacity * sizeof(struct opd_mapping) / process->maps->references;
         }
 }

@@ -46,7 +46,7 @@ mode_is_kernel(const struct opd_record *record)
     case OPD_MISC_HYPERVISOR:
     case OPD_MISC_GUEST_KERNEL:
         return true;
-    default:  // unknown mode: the address tells
+    default: // unknown mode: the address tells
         return record->u.sample.ip >= KERNEL_HALF;
     }
 }
@@ -97,7 +97,7 @@ build_stack(struct opd_pipeline *pipeline, const struct opd_record *record, bool
         if (first) {
             first = false;
             if (ip == record->u.sample.ip)
-                continue;  // the leaf itself, already there
+                continue; // the leaf itself, already there
         }
         if (count == FRAMES_MAX) {
             memo->degraded |= DEGRADED_TRUNCATED;
@@ -138,10 +138,10 @@ chain_key(const struct opd_pipeline *pipeline, const struct opd_record *record, 
                            pipeline->window, kernel};
     uint64_t key = opd_hash64(context, sizeof context);
     if (pipeline->options.callchain && record->u.sample.chain_length > 0)
-        key ^= opd_hash64(record->u.sample.chain,
-                          record->u.sample.chain_length * sizeof(uint64_t)) *
-               0x9e3779b97f4a7c15u;
-    return key | 1;  // never the empty entry's 0
+        key ^=
+            opd_hash64(record->u.sample.chain, record->u.sample.chain_length * sizeof(uint64_t)) *
+            0x9e3779b97f4a7c15u;
+    return key | 1; // never the empty entry's 0
 }
 
 void
@@ -205,11 +205,10 @@ opd_attribute_sample(struct opd_pipeline *pipeline, unsigned event, const struct
     else
         memcpy(sfile.comm, "[unknown]", 10);
     uint32_t number = opd_intern_put(tables->sfiles, &sfile, sizeof sfile, NULL);
-    uint64_t weight = record->has & OPD_HAS_PERIOD ? record->u.sample.period
-                                                   : pipeline->events[event].period;
-    if (number == OPD_INTERN_FULL ||
-        opd_profile_hash_add(opd_hash_pair_active(pipeline->pair), number, memo->stack, weight) !=
-            0) {
+    uint64_t weight =
+        record->has & OPD_HAS_PERIOD ? record->u.sample.period : pipeline->events[event].period;
+    if (number == OPD_INTERN_FULL || opd_profile_hash_add(opd_hash_pair_active(pipeline->pair),
+                                                          number, memo->stack, weight) != 0) {
         counts->hash_full++;
         return;
     }

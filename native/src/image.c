@@ -18,7 +18,7 @@
 struct slot {
     bool used, taken, marked;
     uint16_t generation;
-    uint32_t next;  // in its hash chain, SLOT_NONE ends it
+    uint32_t next; // in its hash chain, SLOT_NONE ends it
     uint64_t hash;
     int fd;
     struct opd_image_key key;
@@ -28,8 +28,7 @@ struct slot {
 #define SLOT_NONE UINT32_MAX
 
 void
-opd_image_key_of_path(struct opd_image_key *key, const char *path, char *buffer,
-                      size_t buffer_size)
+opd_image_key_of_path(struct opd_image_key *key, const char *path, char *buffer, size_t buffer_size)
 {
     static const char mark[] = " (deleted)";
     static const struct {
@@ -53,7 +52,7 @@ opd_image_key_of_path(struct opd_image_key *key, const char *path, char *buffer,
             key->path = special[i].name;
             return;
         }
-    if (path[0] != '/') {  // [heap], [stack], [anon:…], anon_inode:…, nothing
+    if (path[0] != '/') { // [heap], [stack], [anon:…], anon_inode:…, nothing
         key->kind = OPD_IMAGE_ANON;
         key->path = "[anon]";
         return;
@@ -70,8 +69,8 @@ opd_image_key_of_path(struct opd_image_key *key, const char *path, char *buffer,
 }
 
 struct opd_images {
-    uint32_t limit, used, high;  // slots [0, high) were used once
-    uint32_t fresh_head;         // slots before it were taken, unless recycled
+    uint32_t limit, used, high; // slots [0, high) were used once
+    uint32_t fresh_head;        // slots before it were taken, unless recycled
     struct slot *slots;
     uint32_t capacity;
     uint32_t *chains;
@@ -89,8 +88,8 @@ key_hash(const struct opd_image_key *key)
         uint8_t build_id[24];
     } flat;
     memset(&flat, 0, sizeof flat);
-    flat.words[0] = (uint64_t)key->kind | (uint64_t)key->deleted << 8 |
-                    (uint64_t)key->build_id_size << 16;
+    flat.words[0] =
+        (uint64_t)key->kind | (uint64_t)key->deleted << 8 | (uint64_t)key->build_id_size << 16;
     flat.words[1] = (uint64_t)key->major << 32 | key->minor;
     flat.words[2] = key->inode;
     flat.words[3] = key->generation;
@@ -111,9 +110,8 @@ key_equal(const struct slot *slot, const struct opd_image_key *key)
            own->build_id_size == key->build_id_size &&
            memcmp(own->build_id, key->build_id, key->build_id_size) == 0 &&
            own->major == key->major && own->minor == key->minor && own->inode == key->inode &&
-           own->generation == key->generation && own->start == key->start &&
-           own->end == key->end && strcmp(slot->path, key->path) == 0 &&
-           strcmp(slot->symbol, key->symbol) == 0;
+           own->generation == key->generation && own->start == key->start && own->end == key->end &&
+           strcmp(slot->path, key->path) == 0 && strcmp(slot->symbol, key->symbol) == 0;
 }
 
 static int
@@ -324,7 +322,7 @@ opd_images_take(struct opd_images *images, struct opd_image *out, size_t room)
         };
         memcpy(image->build_id, key->build_id, sizeof image->build_id);
         if (image->path == NULL || image->symbol == NULL) {
-            image->fd = -1;  // still the slot's
+            image->fd = -1; // still the slot's
             opd_image_release(image);
             break;
         }

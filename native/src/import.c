@@ -14,7 +14,7 @@ struct opd_import {
     struct opd_pipeline *pipeline;
     size_t events;
     size_t build_ids;
-    bool waiting;  // `event` was read and belongs to the next window
+    bool waiting; // `event` was read and belongs to the next window
     struct opd_perfdata_event event;
 };
 
@@ -38,8 +38,8 @@ catch_up(struct opd_import *import)
     for (; import->build_ids < facts->build_id_count; import->build_ids++) {
         const struct opd_perfdata_build_id *entry = &facts->build_ids[import->build_ids];
         // A module stands in the table by its file's path, in the maps too.
-        int rc = opd_pipeline_add_build_id(import->pipeline, entry->path, entry->build_id,
-                                           entry->size);
+        int rc =
+            opd_pipeline_add_build_id(import->pipeline, entry->path, entry->build_id, entry->size);
         if (rc == -ENOMEM)
             return rc;
     }

@@ -111,7 +111,7 @@ put_over(struct opd_maps **link, const struct opd_mapping *mapping, uint32_t lim
         const struct opd_mapping *first = &maps->items[from];
         const struct opd_mapping *last = &maps->items[to - 1];
         if (to == from + 1 && memcmp(first, mapping, sizeof *first) == 0)
-            return 0;  // the same again
+            return 0; // the same again
         if (first->start < mapping->start) {
             pieces[count] = *first;
             pieces[count++].end = mapping->start;

@@ -13,7 +13,7 @@ struct opd_maps {
     struct opd_mapping items[];
 };
 
-struct opd_maps *opd_maps_share(struct opd_maps *maps);  // NULL stays NULL
+struct opd_maps *opd_maps_share(struct opd_maps *maps); // NULL stays NULL
 void opd_maps_drop(struct opd_maps *maps);
 
 // Puts `mapping` over whatever it overlaps (cutting that), or with `gaps`

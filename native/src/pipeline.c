@@ -9,10 +9,10 @@
 
 #include "opd/procfs.h"
 
-#define LINGER_NS 2000000000u          // samples of a task come after its EXIT
+#define LINGER_NS 2000000000u // samples of a task come after its EXIT
 #define EXPIRE_EVERY_NS 500000000u
 #define RESNAPSHOT_EVERY_NS 1000000000u
-#define FORK_OWN_MAPS (1u << 13)       // PERF_RECORD_MISC_FORK_EXEC
+#define FORK_OWN_MAPS (1u << 13) // PERF_RECORD_MISC_FORK_EXEC
 #define KSYMBOL_BPF 1u
 #define KSYMBOL_UNREGISTER 1u
 #define KERNEL_PID UINT32_MAX
@@ -228,8 +228,8 @@ feed_kernel_map(struct opd_pipeline *pipeline, const struct opd_record *record)
     char name[256];
     if (strncmp(path, "[kernel", 7) == 0) {
         if (strstr(path, "]_text") != NULL || strstr(path, "]_stext") != NULL)
-            pipeline->kernel_text = record->u.mmap.page_offset != 0 ? record->u.mmap.page_offset
-                                                                    : start;
+            pipeline->kernel_text =
+                record->u.mmap.page_offset != 0 ? record->u.mmap.page_offset : start;
     } else if (strncmp(path, "[guest", 6) != 0 && module_name(path, name, sizeof name)) {
         opd_pipeline_add_module(pipeline, name, start, start + record->u.mmap.length);
     }

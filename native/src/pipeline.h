@@ -68,9 +68,9 @@ struct opd_pipeline {
     unsigned event_count;
 
     struct opd_spaces *spaces;
-    pthread_mutex_t image_lock;  // the feeder adds, any thread takes
+    pthread_mutex_t image_lock; // the feeder adds, any thread takes
     struct opd_images *images;
-    struct opd_maps *kernel_maps;  // modules and BPF programs; the rest is [kernel]
+    struct opd_maps *kernel_maps; // modules and BPF programs; the rest is [kernel]
     uint64_t kernel_version;
     uint64_t kernel_text;
     uint64_t *idle_starts, *idle_ends;
@@ -80,8 +80,8 @@ struct opd_pipeline {
 
     struct opd_hash_pair *pair;
     struct opd_tables tables[2];
-    unsigned active;  // index into tables; the feeder's
-    uint64_t window;  // serial, part of every memo key
+    unsigned active; // index into tables; the feeder's
+    uint64_t window; // serial, part of every memo key
     struct opd_memo memo[MEMO_SIZE];
     struct opd_frame frames[FRAMES_MAX + 1];
 

@@ -162,7 +162,7 @@ snapshot_maps(const char *proc_root, uint32_t pid, struct opd_spaces *spaces,
         have -= (size_t)(line - buffer);
         memmove(buffer, line, have);
         if (have == MAPS_BUFFER - 1)
-            have = 0;  // no line is this long; drop it rather than stop
+            have = 0; // no line is this long; drop it rather than stop
     }
     free(buffer);
     close(fd);
@@ -222,8 +222,8 @@ opd_procfs_snapshot(const char *proc_root, uint32_t pid, struct opd_spaces *spac
 }
 
 int
-opd_procfs_snapshot_all(const char *proc_root, struct opd_spaces *spaces,
-                        struct opd_images *images, void (*pause)(void *context), void *context)
+opd_procfs_snapshot_all(const char *proc_root, struct opd_spaces *spaces, struct opd_images *images,
+                        void (*pause)(void *context), void *context)
 {
     DIR *folder = opendir(proc_root);
     if (folder == NULL)

@@ -31,8 +31,8 @@ sample_type(bool callchain)
 void
 opd_ring_layout(struct opd_record_layout *layout, bool callchain)
 {
-    *layout = (struct opd_record_layout){.sample_type = sample_type(callchain),
-                                         .sample_id_all = true};
+    *layout =
+        (struct opd_record_layout){.sample_type = sample_type(callchain), .sample_id_all = true};
 }
 
 static int
@@ -64,8 +64,8 @@ common_attr(struct perf_event_attr *attr, bool callchain)
     memset(attr, 0, sizeof *attr);
     attr->size = sizeof *attr;
     attr->sample_type = sample_type(callchain);
-    attr->read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING |
-                        PERF_FORMAT_LOST;
+    attr->read_format =
+        PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING | PERF_FORMAT_LOST;
     attr->sample_id_all = 1;
     attr->use_clockid = 1;
     attr->clockid = CLOCK_MONOTONIC;
@@ -104,8 +104,8 @@ opd_ring_open(struct opd_ring *ring, uint32_t cpu, size_t data_bytes, bool callc
     ring->data_bytes = data_bytes;
     ring->map_bytes = data_bytes + (size_t)sysconf(_SC_PAGESIZE);
     if (rc == 0) {
-        ring->map = mmap(NULL, ring->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
-                         ring->sideband.fd, 0);
+        ring->map =
+            mmap(NULL, ring->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ring->sideband.fd, 0);
         if (ring->map == MAP_FAILED)
             rc = -errno;
     }
@@ -190,7 +190,7 @@ opd_ring_copy(struct opd_ring *ring, void *out)
     const char *data = (const char *)ring->map + (ring->map_bytes - ring->data_bytes);
     size_t length = (size_t)(head - ring->tail);
     if (length > ring->data_bytes)
-        length = 0;  // cannot be: the kernel never overruns the tail
+        length = 0; // cannot be: the kernel never overruns the tail
     size_t from = (size_t)(ring->tail & (ring->data_bytes - 1));
     size_t first = length < ring->data_bytes - from ? length : ring->data_bytes - from;
     memcpy(out, data + from, first);
@@ -203,7 +203,7 @@ opd_ring_copy(struct opd_ring *ring, void *out)
 static void
 read_lost(struct opd_ring_event *event)
 {
-    uint64_t values[4];  // count, enabled, running, lost
+    uint64_t values[4]; // count, enabled, running, lost
     if (event->fd >= 0 && read(event->fd, values, sizeof values) == sizeof values)
         event->lost_counter = values[3];
 }

@@ -11,10 +11,10 @@
 #include "opd/sampler.h"
 
 struct opd_ring_event {
-    int fd;  // -1: not open on this CPU
+    int fd; // -1: not open on this CPU
     uint64_t id;
-    uint64_t lost_records;  // by LOST records
-    uint64_t lost_counter;  // by PERF_FORMAT_LOST
+    uint64_t lost_records; // by LOST records
+    uint64_t lost_counter; // by PERF_FORMAT_LOST
     uint64_t throttled_since;
 };
 

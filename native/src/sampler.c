@@ -31,10 +31,10 @@ struct opd_sampler {
     struct opd_event_attr attrs[OPD_EVENTS_MAX];
     unsigned attr_count;
 
-    pthread_mutex_t lock;  // the rings, the order and the totals
+    pthread_mutex_t lock; // the rings, the order and the totals
     struct opd_ring *rings;
     size_t ring_count, ring_room;
-    void *copy;  // one ring's worth
+    void *copy; // one ring's worth
     struct pollfd *polls;
     int wake_fd;
     unsigned next_stream;
@@ -43,13 +43,13 @@ struct opd_sampler {
     bool thread_started, started, paused;
     atomic_bool stopping;
     pthread_cond_t progressed;
-    uint64_t processed_until;  // every record older than this was attributed
+    uint64_t processed_until; // every record older than this was attributed
 
-    struct opd_event_times last_times[OPD_EVENTS_MAX];  // the taker's
+    struct opd_event_times last_times[OPD_EVENTS_MAX]; // the taker's
     double least_running;
 
     struct opd_sampler_stats totals;
-    uint64_t closed_lost_samples, closed_lost_sideband;  // of rings closed since
+    uint64_t closed_lost_samples, closed_lost_sideband; // of rings closed since
 };
 
 void
@@ -128,15 +128,15 @@ event_of(const struct opd_ring *ring, const void *bytes, size_t length)
 }
 
 static void
-push_record(struct opd_sampler *sampler, struct opd_ring *ring, unsigned stream,
-            const char *bytes, size_t size)
+push_record(struct opd_sampler *sampler, struct opd_ring *ring, unsigned stream, const char *bytes,
+            size_t size)
 {
     struct opd_record record;
     uint32_t type;
     memcpy(&type, bytes, sizeof type);
     sampler->totals.records++;
-    if (type == OPD_RECORD_LOST || type == OPD_RECORD_LOST_SAMPLES ||
-        type == OPD_RECORD_THROTTLE || type == OPD_RECORD_UNTHROTTLE) {
+    if (type == OPD_RECORD_LOST || type == OPD_RECORD_LOST_SAMPLES || type == OPD_RECORD_THROTTLE ||
+        type == OPD_RECORD_UNTHROTTLE) {
         if (opd_record_parse(&sampler->layout, bytes, size, &record) < 0) {
             sampler->totals.bad_records++;
             return;
@@ -373,7 +373,7 @@ opd_sampler_set_cpus(struct opd_sampler *sampler, const uint32_t *cpus, size_t c
     int first_error = 0;
     pthread_mutex_lock(&sampler->lock);
     if (sampler->started)
-        drain(sampler, true);  // ring numbers are stream numbers: none may wait
+        drain(sampler, true); // ring numbers are stream numbers: none may wait
     for (size_t i = sampler->ring_count; i-- > 0;) {
         bool keep = false;
         for (size_t j = 0; j < cpu_count; j++)
@@ -521,8 +521,7 @@ scale_multiplexed(struct opd_sampler *sampler, struct opd_window *window)
         struct opd_event_times *last = &sampler->last_times[i];
         // Rings that were closed take their times along: then nothing is known.
         if (enabled > last->enabled && running > last->running) {
-            double share =
-                (double)(running - last->running) / (double)(enabled - last->enabled);
+            double share = (double)(running - last->running) / (double)(enabled - last->enabled);
             if (share < 0.999)
                 opd_window_scale(window, i, 1.0 / share);
             if (share < sampler->least_running)
@@ -576,8 +575,7 @@ opd_sampler_stats(struct opd_sampler *sampler, struct opd_sampler_stats *stats)
 }
 
 int
-opd_sampler_times(struct opd_sampler *sampler, unsigned event, uint64_t *enabled,
-                  uint64_t *running)
+opd_sampler_times(struct opd_sampler *sampler, unsigned event, uint64_t *enabled, uint64_t *running)
 {
     if (event >= sampler->attr_count)
         return -EINVAL;

@@ -7,24 +7,24 @@
 
 #define T_SKIP 77
 
-#define CHECK(condition)                                                                     \
-    do {                                                                                     \
-        if (!(condition)) {                                                                  \
-            fprintf(stderr, "%s:%d: CHECK(%s) failed\n", __FILE__, __LINE__, #condition);    \
-            exit(1);                                                                         \
-        }                                                                                    \
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: CHECK(%s) failed\n", __FILE__, __LINE__, #condition);          \
+            exit(1);                                                                               \
+        }                                                                                          \
     } while (0)
 
-#define RUN(test)                                                                            \
-    do {                                                                                     \
-        test();                                                                              \
-        printf("ok %s\n", #test);                                                            \
+#define RUN(test)                                                                                  \
+    do {                                                                                           \
+        test();                                                                                    \
+        printf("ok %s\n", #test);                                                                  \
     } while (0)
 
-#define SKIP(why)                                                                            \
-    do {                                                                                     \
-        printf("SKIP: %s\n", why);                                                           \
-        exit(T_SKIP);                                                                        \
+#define SKIP(why)                                                                                  \
+    do {                                                                                           \
+        printf("SKIP: %s\n", why);                                                                 \
+        exit(T_SKIP);                                                                              \
     } while (0)
 
 #endif

@@ -6,7 +6,8 @@
 #include "opd/aspace.h"
 #include "t.h"
 
-static const struct opd_spaces_limits limits = {.processes = 1000, .threads = 1000, .mappings = 100};
+static const struct opd_spaces_limits limits = {
+    .processes = 1000, .threads = 1000, .mappings = 100};
 
 static struct opd_mapping
 at(uint64_t start, uint64_t end, uint32_t image)
@@ -102,7 +103,7 @@ a_reused_pid_knows_nothing_of_the_old_process(void)
     opd_spaces_comm(spaces, 10, 10, "old", true, 1);
     map(spaces, 10, 100, 200, 7, 1);
     opd_spaces_exit(spaces, 10, 10, 2);
-    CHECK(image_at(spaces, 10, 10, 150) == 7);  // it lingers for its last samples
+    CHECK(image_at(spaces, 10, 10, 150) == 7); // it lingers for its last samples
     fork_process(spaces, 10, 1, 3);
     CHECK(image_at(spaces, 10, 10, 150) == 0);
     CHECK(image_at(spaces, 10, 10, 910) == 3);
@@ -118,7 +119,7 @@ records_older_than_the_snapshot_only_fill_gaps(void)
     opd_spaces_snapshot_thread(spaces, 10, 10, "now");
     struct opd_mapping mapping = at(100, 200, 7);
     opd_spaces_snapshot_map(spaces, 10, &mapping);
-    map(spaces, 10, 50, 150, 8, 99);  // was there before, partly replaced since
+    map(spaces, 10, 50, 150, 8, 99); // was there before, partly replaced since
     CHECK(image_at(spaces, 10, 10, 120) == 7);
     CHECK(image_at(spaces, 10, 10, 60) == 8);
     opd_spaces_comm(spaces, 10, 10, "before", true, 99);
@@ -193,8 +194,8 @@ static void
 random_changes_match_a_plain_array(void)
 {
     enum { SPACE = 512 };
-    struct opd_spaces *spaces =
-        opd_spaces_create(&(struct opd_spaces_limits){.processes = 8, .threads = 8, .mappings = SPACE});
+    struct opd_spaces *spaces = opd_spaces_create(
+        &(struct opd_spaces_limits){.processes = 8, .threads = 8, .mappings = SPACE});
     uint32_t expected[SPACE] = {0};
     uint64_t state = 12345;
     bool known;

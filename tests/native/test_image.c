@@ -99,7 +99,7 @@ a_full_table_gives_unknown_and_recycles_by_mark_and_sweep(void)
     CHECK(stats.live == 300 && stats.refused == 1);
 
     opd_images_mark_begin(images);
-    CHECK(opd_images_sweep(images) == 0);  // nobody was told of them yet
+    CHECK(opd_images_sweep(images) == 0); // nobody was told of them yet
     size_t count = opd_images_take(images, taken, 400);
     CHECK(count == 300);
     for (size_t i = 0; i < count; i++)
@@ -110,7 +110,7 @@ a_full_table_gives_unknown_and_recycles_by_mark_and_sweep(void)
     uint32_t reborn = opd_images_put(images, &more, &fresh);
     CHECK(reborn != OPD_UID_UNKNOWN && fresh);
     for (size_t i = 0; i < 295; i++)
-        CHECK(reborn != uids[i]);  // a number never comes twice
+        CHECK(reborn != uids[i]); // a number never comes twice
     struct opd_image_key kept = file_key("/x", 4);
     CHECK(opd_images_put(images, &kept, &fresh) == uids[3] && !fresh);
     CHECK(opd_images_take(images, taken, 400) == 1 && taken[0].uid == reborn);
@@ -133,7 +133,7 @@ descriptors_are_handed_on_or_closed(void)
     for (size_t i = 0; i < count; i++)
         opd_image_release(&taken[i]);
     CHECK(fcntl(fd, F_GETFD) == -1 && errno == EBADF);
-    CHECK(opd_images_give_fd(images, uid, other) == -EINVAL);  // it was taken
+    CHECK(opd_images_give_fd(images, uid, other) == -EINVAL); // it was taken
     uid = opd_images_put(images, &two, &fresh);
     CHECK(opd_images_give_fd(images, uid, other) == 0);
     opd_images_destroy(images);

@@ -81,8 +81,13 @@ a_chain_becomes_frames_of_images_leaf_first(void)
     struct opd_image images[16];
     feed_comm(pipeline, 9, "demo", 1);
     feed_map(pipeline, 9, 0x400000, 0x1000, 0x2000, "/bin/demo", 2);
-    const uint64_t chain[] = {OPD_CONTEXT_KERNEL, 0xffffffff81000010, 0xffffffff81000020,
-                              OPD_CONTEXT_USER, 0x400100, 0x400200, 0x99};
+    const uint64_t chain[] = {OPD_CONTEXT_KERNEL,
+                              0xffffffff81000010,
+                              0xffffffff81000020,
+                              OPD_CONTEXT_USER,
+                              0x400100,
+                              0x400200,
+                              0x99};
     feed_sample(pipeline, 9, OPD_MISC_KERNEL, 0xffffffff81000010, chain, 7, 3);
     feed_sample(pipeline, 9, OPD_MISC_KERNEL, 0xffffffff81000010, chain, 7, 4);
     struct opd_window *window = take(pipeline);
@@ -130,8 +135,8 @@ pid_0_is_swapper_and_idle_functions_count_apart(void)
     CHECK(opd_pipeline_set_idle(pipeline, starts, ends, 2) == 0);
     feed_sample(pipeline, 0, OPD_MISC_KERNEL, 0xffffffff81000100, NULL, 0, 1);
     feed_sample(pipeline, 0, OPD_MISC_KERNEL, 0xffffffff810003ff, NULL, 0, 1);
-    feed_sample(pipeline, 0, OPD_MISC_KERNEL, 0xffffffff81000200, NULL, 0, 1);  // irq work
-    feed_sample(pipeline, 7, OPD_MISC_KERNEL, 0xffffffff81000100, NULL, 0, 1);  // not pid 0
+    feed_sample(pipeline, 0, OPD_MISC_KERNEL, 0xffffffff81000200, NULL, 0, 1); // irq work
+    feed_sample(pipeline, 7, OPD_MISC_KERNEL, 0xffffffff81000100, NULL, 0, 1); // not pid 0
     struct opd_window *window = take(pipeline);
     CHECK(window->counts.idle == 2 && window->counts.samples == 2);
     CHECK(strcmp(window->sfile_comm, "swapper") == 0);
@@ -144,7 +149,8 @@ kernel_addresses_fall_to_modules_and_bpf_programs(void)
 {
     struct opd_pipeline *pipeline = create(false, 0);
     struct opd_image images[16];
-    CHECK(opd_pipeline_add_module(pipeline, "nf_tables", 0xffffffffc0000000, 0xffffffffc0001000) == 0);
+    CHECK(opd_pipeline_add_module(pipeline, "nf_tables", 0xffffffffc0000000, 0xffffffffc0001000) ==
+          0);
     struct opd_record record = {.type = OPD_RECORD_KSYMBOL, .time = 1};
     record.u.ksymbol.address = 0xffffffffc0002000;
     record.u.ksymbol.length = 0x100;
@@ -153,7 +159,7 @@ kernel_addresses_fall_to_modules_and_bpf_programs(void)
     opd_pipeline_feed(pipeline, 0, &record);
     feed_sample(pipeline, 5, OPD_MISC_KERNEL, 0xffffffffc0000010, NULL, 0, 2);
     feed_sample(pipeline, 5, OPD_MISC_KERNEL, 0xffffffffc0002010, NULL, 0, 2);
-    record.u.ksymbol.flags = 1;  // unloaded: the addresses are anybody's again
+    record.u.ksymbol.flags = 1; // unloaded: the addresses are anybody's again
     record.time = 3;
     opd_pipeline_feed(pipeline, 0, &record);
     feed_sample(pipeline, 5, OPD_MISC_KERNEL, 0xffffffffc0002010, NULL, 0, 4);

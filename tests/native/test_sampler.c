@@ -112,9 +112,8 @@ children_that_are_gone_have_comm_and_image(void)
             unknown += window->row_hits[i];
     }
     opd_sampler_stats(sampler, &stats);
-    printf("%lu user samples of true, %lu without image; lost %lu, late %lu\n",
-           (unsigned long)user, (unsigned long)unknown, (unsigned long)stats.lost_samples,
-           (unsigned long)stats.late);
+    printf("%lu user samples of true, %lu without image; lost %lu, late %lu\n", (unsigned long)user,
+           (unsigned long)unknown, (unsigned long)stats.lost_samples, (unsigned long)stats.late);
     CHECK(user > 10);
     CHECK(unknown * 100 <= user);
     CHECK(stats.bad_records == 0);
@@ -158,7 +157,7 @@ rings_follow_the_list_of_cpus(void)
     CHECK(opd_sampler_set_cpus(sampler, one, 1) == 1);
     opd_sampler_stats(sampler, &stats);
     CHECK(stats.cpus == 1 && stats.fds == 2);
-    int rc = opd_sampler_set_cpus(sampler, gone, 2);  // no such CPU: not a failure
+    int rc = opd_sampler_set_cpus(sampler, gone, 2); // no such CPU: not a failure
     CHECK(rc == 1 || rc == -EINVAL);
     uint32_t both[] = {0, 1};
     if (sysconf(_SC_NPROCESSORS_ONLN) > 1) {

@@ -77,7 +77,7 @@ def _run(argv: Sequence[str]) -> int:
     config = _settle(options)
     if options.check_config:
         return 0
-    from opd.service.daemon import run  # noqa: PLC0415  (a check must not load the sampler)
+    from opd.service.daemon import run
 
     status: int = run(config, replay=options.replay, strict=options.strict)
     return status
@@ -176,7 +176,7 @@ def _problems_of(error: ConfigError) -> list[Problem]:
 
 
 def _machine_problems(config: Config) -> list[Problem]:
-    from opd.events import parse_events, select_cpus  # noqa: PLC0415  (--version needs no events)
+    from opd.events import parse_events, select_cpus
 
     def source(key: str) -> str:
         name = config.origin.sources.get(key, "")
@@ -211,9 +211,9 @@ def _replay_problems(replay: str) -> list[Problem]:
 
 
 def _print_events(form: str) -> None:
-    import msgspec  # noqa: PLC0415
+    import msgspec
 
-    from opd.events import list_events  # noqa: PLC0415
+    from opd.events import list_events
 
     listings = list_events()
     if form == "json":

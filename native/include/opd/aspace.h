@@ -14,20 +14,20 @@
 #define OPD_COMM_SIZE 16
 
 struct opd_mapping {
-    uint64_t start, end;  // [start, end)
-    uint64_t offset;      // in the image, of `start`
+    uint64_t start, end; // [start, end)
+    uint64_t offset;     // in the image, of `start`
     uint32_t image;
     uint32_t reserved;
 };
 
-struct opd_maps;   // sorted, without overlap, shared by reference count
+struct opd_maps; // sorted, without overlap, shared by reference count
 struct opd_process;
 struct opd_thread;
 struct opd_spaces;
 
 struct opd_spaces_limits {
-    uint32_t processes, threads;   // entries
-    uint32_t mappings;             // of one process
+    uint32_t processes, threads; // entries
+    uint32_t mappings;           // of one process
 };
 
 // NULL with errno on ENOMEM.
@@ -38,7 +38,7 @@ void opd_spaces_destroy(struct opd_spaces *spaces);
 // 0 for records synthesised before the events began.
 struct opd_fork {
     uint32_t pid, tid, parent_pid, parent_tid;
-    bool own_maps;  // the child does not inherit them (synthesised records)
+    bool own_maps; // the child does not inherit them (synthesised records)
 };
 void opd_spaces_fork(struct opd_spaces *spaces, const struct opd_fork *fork, uint64_t time);
 void opd_spaces_comm(struct opd_spaces *spaces, uint32_t pid, uint32_t tid, const char *comm,
@@ -62,8 +62,8 @@ void opd_spaces_snapshot_thread(struct opd_spaces *spaces, uint32_t pid, uint32_
 // is ":TID"); *known tells. NULL only when the table is full.
 const struct opd_thread *opd_spaces_thread(struct opd_spaces *spaces, uint32_t pid, uint32_t tid,
                                            bool *known);
-const char *opd_thread_comm(const struct opd_thread *thread);  // 16 bytes, NUL padded
-const struct opd_maps *opd_thread_maps(const struct opd_thread *thread);  // may be NULL
+const char *opd_thread_comm(const struct opd_thread *thread);            // 16 bytes, NUL padded
+const struct opd_maps *opd_thread_maps(const struct opd_thread *thread); // may be NULL
 
 // The mapping that holds `address`, or NULL.
 const struct opd_mapping *opd_maps_find(const struct opd_maps *maps, uint64_t address);

@@ -35,9 +35,9 @@ struct opd_image_key {
     uint8_t build_id_size;
     uint32_t major, minor;
     uint64_t inode, generation;
-    uint64_t start, end;  // runtime range of module and BPF images
-    const char *path;     // without " (deleted)"
-    const char *symbol;   // BPF programs, else ""
+    uint64_t start, end; // runtime range of module and BPF images
+    const char *path;    // without " (deleted)"
+    const char *symbol;  // BPF programs, else ""
 };
 
 // Sorts a mapping's path into a kind, and cuts " (deleted)". `path` is copied
@@ -49,7 +49,7 @@ struct opd_images;
 
 // `limit` <= 65536 entries. NULL with errno on ENOMEM.
 struct opd_images *opd_images_create(uint32_t limit);
-void opd_images_destroy(struct opd_images *images);  // closes what was not taken
+void opd_images_destroy(struct opd_images *images); // closes what was not taken
 
 // The number of the image of `key`, known or new; OPD_UID_UNKNOWN, counted,
 // when the table is full. *fresh tells a new one.
@@ -67,8 +67,8 @@ struct opd_image {
     uint8_t build_id[20];
     uint32_t major, minor;
     uint64_t inode, generation, start, end;
-    int fd;  // the taker owns it; -1 none
-    char *path, *symbol;  // the taker frees them with opd_image_release()
+    int fd;              // the taker owns it; -1 none
+    char *path, *symbol; // the taker frees them with opd_image_release()
 };
 
 // Takes up to `room` images not taken before, oldest first; returns how many.

@@ -19,18 +19,18 @@
 #define OPD_EVENTS_MAX 1024u
 
 struct opd_pipeline_event {
-    uint64_t period;  // weight of a sample whose record has no period
-    bool precise;     // asked to be precise: inexact addresses are counted
+    uint64_t period; // weight of a sample whose record has no period
+    bool precise;    // asked to be precise: inexact addresses are counted
 };
 
 struct opd_pipeline_options {
-    const char *proc_root;  // NULL: a file is replayed, nothing is looked up
-    bool callchain;         // keep call chains, else the leaf alone
-    bool keep_idle;         // idle samples are hits like any other
+    const char *proc_root; // NULL: a file is replayed, nothing is looked up
+    bool callchain;        // keep call chains, else the leaf alone
+    bool keep_idle;        // idle samples are hits like any other
     bool separate_thread, separate_cpu;
-    uint32_t stack_depth;   // the kernel's limit: a chain this long was cut
+    uint32_t stack_depth; // the kernel's limit: a chain this long was cut
     uint32_t hash_buckets, hash_limit;
-    uint32_t stack_limit;   // distinct stacks of a window
+    uint32_t stack_limit; // distinct stacks of a window
     size_t stack_bytes;
     uint32_t sfile_limit;
     uint32_t image_limit;
@@ -66,15 +66,15 @@ int opd_pipeline_snapshot(struct opd_pipeline *pipeline, void (*pause)(void *con
                           void *context);
 
 struct opd_window_counts {
-    uint64_t samples;         // that became hits
-    uint64_t idle;            // idle samples, apart
-    uint64_t hash_full;       // lost: some table was at its limit
-    uint64_t no_mapping;      // degraded: leaf in no known mapping
-    uint64_t stack_truncated; // degraded: cut at the depth limit, or no room
-    uint64_t unwind_failed;   // degraded: user leaf without any caller
-    uint64_t inexact_ip;      // degraded: precise asked, address not exact
-    uint64_t bad_records;     // could not be parsed (counted by the feeder)
-    uint64_t first_time, last_time;  // of samples, event clock; 0 none
+    uint64_t samples;               // that became hits
+    uint64_t idle;                  // idle samples, apart
+    uint64_t hash_full;             // lost: some table was at its limit
+    uint64_t no_mapping;            // degraded: leaf in no known mapping
+    uint64_t stack_truncated;       // degraded: cut at the depth limit, or no room
+    uint64_t unwind_failed;         // degraded: user leaf without any caller
+    uint64_t inexact_ip;            // degraded: precise asked, address not exact
+    uint64_t bad_records;           // could not be parsed (counted by the feeder)
+    uint64_t first_time, last_time; // of samples, event clock; 0 none
 };
 
 // Columns of one finished window; see opd.sampling.window for their meaning.

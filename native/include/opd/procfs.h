@@ -22,8 +22,7 @@ int opd_procfs_snapshot(const char *proc_root, uint32_t pid, struct opd_spaces *
 // Every process there is. `pause` (may be NULL) is called after every few, so
 // that the caller can keep rings from filling. Returns how many, or -errno.
 int opd_procfs_snapshot_all(const char *proc_root, struct opd_spaces *spaces,
-                            struct opd_images *images, void (*pause)(void *context),
-                            void *context);
+                            struct opd_images *images, void (*pause)(void *context), void *context);
 
 // Opens the file behind the mapping [start, end) of `pid`, by map_files,
 // through the process's own root, or by its path; only the file that `key`

@@ -42,17 +42,17 @@ enum opd_record_type {
 #define OPD_MISC_HYPERVISOR 3u
 #define OPD_MISC_GUEST_KERNEL 4u
 #define OPD_MISC_GUEST_USER 5u
-#define OPD_MISC_COMM_EXEC (1u << 13)      // COMM only
-#define OPD_MISC_MMAP_DATA (1u << 13)      // MMAP, MMAP2 only
-#define OPD_MISC_EXACT_IP (1u << 14)       // SAMPLE only
-#define OPD_MISC_MMAP_BUILD_ID (1u << 14)  // MMAP2 only
+#define OPD_MISC_COMM_EXEC (1u << 13)     // COMM only
+#define OPD_MISC_MMAP_DATA (1u << 13)     // MMAP, MMAP2 only
+#define OPD_MISC_EXACT_IP (1u << 14)      // SAMPLE only
+#define OPD_MISC_MMAP_BUILD_ID (1u << 14) // MMAP2 only
 
 // Call-chain context markers.
 #define OPD_CONTEXT_HV ((uint64_t)-32)
 #define OPD_CONTEXT_KERNEL ((uint64_t)-128)
 #define OPD_CONTEXT_USER ((uint64_t)-512)
 #define OPD_CONTEXT_GUEST ((uint64_t)-2048)
-#define OPD_CONTEXT_MAX ((uint64_t)-4095)  // an ip >= this is a marker
+#define OPD_CONTEXT_MAX ((uint64_t)-4095) // an ip >= this is a marker
 
 // What one event's perf_event_attr says about the shape of its records.
 struct opd_record_layout {
@@ -65,7 +65,7 @@ struct opd_record_layout {
 };
 
 // Bits of opd_record.has: which of the common fields the record carried.
-#define OPD_HAS_ID (1u << 0)      // ID or IDENTIFIER
+#define OPD_HAS_ID (1u << 0) // ID or IDENTIFIER
 #define OPD_HAS_IP (1u << 1)
 #define OPD_HAS_TID (1u << 2)
 #define OPD_HAS_TIME (1u << 3)
@@ -93,18 +93,18 @@ struct opd_record {
     uint32_t type;
     uint16_t misc;
     uint16_t size;
-    uint32_t has;   // OPD_HAS_*: for SAMPLE its fields, else the sample_id trailer
-    uint32_t pid;   // the process (tgid) that the record was written for
+    uint32_t has; // OPD_HAS_*: for SAMPLE its fields, else the sample_id trailer
+    uint32_t pid; // the process (tgid) that the record was written for
     uint32_t tid;
     uint32_t cpu;
     uint64_t id;
     uint64_t stream_id;
-    uint64_t time;  // ns of the event's clock; 0 when absent
+    uint64_t time; // ns of the event's clock; 0 when absent
     union {
         struct {
             uint64_t ip;
             uint64_t addr;
-            uint64_t period;  // 1 when the event does not report it
+            uint64_t period; // 1 when the event does not report it
             const uint64_t *chain;
             uint64_t chain_length;
             const uint8_t *raw;
@@ -113,7 +113,7 @@ struct opd_record {
             const uint64_t *regs_user;
             uint32_t regs_user_count;
             const uint8_t *stack_user;
-            uint64_t stack_user_size;      // bytes really there (dyn_size)
+            uint64_t stack_user_size; // bytes really there (dyn_size)
             uint64_t weight;
             uint64_t data_src;
             uint64_t transaction;
@@ -122,16 +122,16 @@ struct opd_record {
             uint64_t data_page_size;
             uint64_t code_page_size;
         } sample;
-        struct {  // MMAP and MMAP2; MMAP leaves the inode words zero
+        struct { // MMAP and MMAP2; MMAP leaves the inode words zero
             uint32_t pid, tid;
             uint64_t start, length, page_offset;
             uint32_t major, minor;
             uint64_t inode, inode_generation;
             uint8_t build_id[20];
-            uint8_t build_id_size;  // 0: the inode words hold instead
+            uint8_t build_id_size; // 0: the inode words hold instead
             uint32_t protection, flags;
             bool executable;  // MMAP2: PROT_EXEC; MMAP: no MISC_MMAP_DATA
-            const char *path;  // NUL-terminated inside the record
+            const char *path; // NUL-terminated inside the record
             size_t path_length;
         } mmap;
         struct {
@@ -139,12 +139,12 @@ struct opd_record {
             const char *comm;
             size_t comm_length;
         } comm;
-        struct {  // FORK and EXIT
+        struct { // FORK and EXIT
             uint32_t pid, parent_pid, tid, parent_tid;
             uint64_t time;
         } task;
         struct {
-            uint64_t id, lost;  // LOST; LOST_SAMPLES has id 0
+            uint64_t id, lost; // LOST; LOST_SAMPLES has id 0
         } lost;
         struct {
             uint64_t time, id, stream_id;
@@ -152,7 +152,7 @@ struct opd_record {
         struct {
             uint64_t address;
             uint32_t length;
-            uint16_t kind, flags;  // flags bit 0: unregistered
+            uint16_t kind, flags; // flags bit 0: unregistered
             const char *name;
             size_t name_length;
         } ksymbol;

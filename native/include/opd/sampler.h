@@ -14,16 +14,16 @@
 struct opd_event_attr {
     uint32_t type;
     uint64_t config, config1, config2;
-    uint64_t rate;  // samples a second with `frequency`, else the period
+    uint64_t rate; // samples a second with `frequency`, else the period
     bool frequency;
     bool exclude_user, exclude_kernel, exclude_hv, exclude_idle;
     uint8_t precise_ip;
 };
 
 struct opd_sampler_options {
-    size_t ring_bytes;      // a ring's data, a power of two of pages
-    size_t order_bytes;     // copies held while they wait for their turn
-    unsigned wake_ms;       // drain at least this often
+    size_t ring_bytes;  // a ring's data, a power of two of pages
+    size_t order_bytes; // copies held while they wait for their turn
+    unsigned wake_ms;   // drain at least this often
     struct opd_pipeline_options pipeline;
 };
 
@@ -35,8 +35,7 @@ void opd_sampler_defaults(struct opd_sampler_options *options);
 // (-ENODEV) is left out. On failure NULL and errno: EACCES or EPERM not
 // permitted (mmap: memlock), EMFILE, …; *failed_cpu tells where (may be NULL).
 struct opd_sampler *opd_sampler_create(const struct opd_sampler_options *options,
-                                       const uint32_t *cpus, size_t cpu_count,
-                                       int32_t *failed_cpu);
+                                       const uint32_t *cpus, size_t cpu_count, int32_t *failed_cpu);
 // Stops the drain thread, drains what is left, closes everything.
 void opd_sampler_destroy(struct opd_sampler *sampler);
 
@@ -66,23 +65,23 @@ int opd_sampler_flush(struct opd_sampler *sampler, uint64_t until, int timeout_m
 int opd_sampler_take(struct opd_sampler *sampler, int timeout_ms, struct opd_window **window);
 
 struct opd_sampler_stats {
-    uint64_t records;            // of all types
-    uint64_t bytes;              // through the rings
-    uint64_t bad_records;        // did not parse
-    uint64_t lost_samples;       // larger of LOST records and the counters
-    uint64_t lost_sideband;      // of the side-band event itself
-    uint64_t throttled_ns;       // summed over CPUs
+    uint64_t records;       // of all types
+    uint64_t bytes;         // through the rings
+    uint64_t bad_records;   // did not parse
+    uint64_t lost_samples;  // larger of LOST records and the counters
+    uint64_t lost_sideband; // of the side-band event itself
+    uint64_t throttled_ns;  // summed over CPUs
     uint64_t throttles;
     uint64_t wakes, late, inverted;
     uint64_t order_peak_bytes;
-    uint64_t drain_cpu_ns;       // CPU time of the drain thread
+    uint64_t drain_cpu_ns; // CPU time of the drain thread
     uint64_t snapshot_ns, snapshot_processes;
-    uint64_t ring_bytes;         // kernel memory of all rings
+    uint64_t ring_bytes; // kernel memory of all rings
     uint32_t cpus, fds;
-    double least_running;        // of the last window: running / enabled time of the
-                                 // event that shared its counter most; 1 = none did
-    uint64_t last_progress;      // CLOCK_MONOTONIC of the last finished drain
-    struct opd_pipeline_stats pipeline;  // as of the last drain
+    double least_running;               // of the last window: running / enabled time of the
+                                        // event that shared its counter most; 1 = none did
+    uint64_t last_progress;             // CLOCK_MONOTONIC of the last finished drain
+    struct opd_pipeline_stats pipeline; // as of the last drain
 };
 void opd_sampler_stats(struct opd_sampler *sampler, struct opd_sampler_stats *stats);
 

@@ -19,13 +19,13 @@ thread_seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-#define WORK(name, rounds)                                                                   \
-    __attribute__((noinline)) static uint64_t name(uint64_t state)                           \
-    {                                                                                        \
-        for (uint64_t i = 0; i < (rounds); i++)                                              \
-            state = state * 6364136223846793005u + i;                                        \
-        __asm__ volatile("" ::: "memory");                                                   \
-        return state;                                                                        \
+#define WORK(name, rounds)                                                                         \
+    __attribute__((noinline)) static uint64_t name(uint64_t state)                                 \
+    {                                                                                              \
+        for (uint64_t i = 0; i < (rounds); i++)                                                    \
+            state = state * 6364136223846793005u + i;                                              \
+        __asm__ volatile("" ::: "memory");                                                         \
+        return state;                                                                              \
     }
 
 WORK(work_large, 6000000)
@@ -41,8 +41,7 @@ struct worker {
 static void *
 run(void *argument)
 {
-    static uint64_t (*const functions[FUNCTIONS])(uint64_t) = {work_large, work_middle,
-                                                               work_small};
+    static uint64_t (*const functions[FUNCTIONS])(uint64_t) = {work_large, work_middle, work_small};
     struct worker *worker = argument;
     while (thread_seconds() < worker->until)
         for (int i = 0; i < FUNCTIONS; i++) {

@@ -28,13 +28,13 @@ cpu_seconds(void)
 }
 
 // The loop itself is in the named function; the clock is read seldom.
-#define BURN(name)                                                                           \
-    __attribute__((noinline)) void name(void)                                                \
-    {                                                                                        \
-        double until = cpu_seconds() + seconds;                                              \
-        while (cpu_seconds() < until)                                                        \
-            for (volatile int i = 0; i < 1000000; i++)                                       \
-                ;                                                                            \
+#define BURN(name)                                                                                 \
+    __attribute__((noinline)) void name(void)                                                      \
+    {                                                                                              \
+        double until = cpu_seconds() + seconds;                                                    \
+        while (cpu_seconds() < until)                                                              \
+            for (volatile int i = 0; i < 1000000; i++)                                             \
+                ;                                                                                  \
     }
 
 BURN(plain_work)
@@ -46,7 +46,7 @@ static void *
 lonely(void *argument)
 {
     pthread_setname_np(pthread_self(), "lonely");
-    usleep(50000);  // the main thread is gone by now
+    usleep(50000); // the main thread is gone by now
     thread_work();
     exit(0);
     return argument;
@@ -57,8 +57,8 @@ run_anonymous_code(void)
 {
     // mov ecx, 100000000; dec ecx; jnz -4; ret
     static const uint8_t code[] = {0xb9, 0x00, 0xe1, 0xf5, 0x05, 0xff, 0xc9, 0x75, 0xfc, 0xc3};
-    void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS,
-                      -1, 0);
+    void *page =
+        mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED)
         exit(77);
     memcpy(page, code, sizeof code);
