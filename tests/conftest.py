@@ -6,15 +6,14 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
-BIN = Path(sys.executable).parent
-PROGRAMS = Path(__file__).parent / "integration" / "programs"
+from places import BIN, PROGRAMS
+
 READY_TIMEOUT_S = 30.0
 
 

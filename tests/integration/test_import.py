@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from conftest import BIN
 from perfdata_writer import KERNEL, USER, Attr, PerfData
+from places import BIN
 
 SEPARATOR = "\x01"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from conftest import BIN
+from places import BIN
 
 CAP_SYS_ADMIN, CAP_PERFMON = 21, 38
 PR_CAPBSET_DROP = 24

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 _ROLLED_KEYS = frozenset(("comm", "image", "symbol", "event", "mode"))
 _FAR = 1 << 62
 _SYMBOL_BITS = 40
+_SYMBOL_MASK = (1 << _SYMBOL_BITS) - 1
+# Kept as one more, since -1 means not separated.
+_ONE_MORE = frozenset(("pid", "thread", "cpu"))
 
 Cell = int | str
 
@@ -143,7 +146,7 @@ class _WindowAdder:
         self._events = events
         self._wanted = wanted
         self._by_symbol = "symbol" in sort
-        self._cells: dict[tuple[Cell, ...], int] = {}
+        self._cells: dict[tuple[int, ...], int] = {}
         self._samples: dict[int, int] = {}
         self._weights: dict[int, int] = {}
 
@@ -171,38 +174,42 @@ class _WindowAdder:
         """For each sample file the number of its cells, -1 when not wanted."""
         event, mode, tgid, tid, cpu, image, comm, _unit = columns
         source = {
-            "pid": (tgid, -1),
-            "thread": (tid, -1),
-            "cpu": (cpu, -1),
-            "mode": (mode, 0),
-            "image": (image, 0),
-            "comm": (comm, 0),
+            "pid": tgid,
+            "thread": tid,
+            "cpu": cpu,
+            "mode": mode,
+            "image": image,
+            "comm": comm,
         }
         taken = [source[key] for key in self._sort if key in source]
-        codes = []
-        for index, number in enumerate(event):
-            if number not in self._wanted or number >= len(self._events):
-                codes.append(-1)
-                continue
-            # The event is kept apart even where it is no key, for the totals.
-            cells = (number, *[column[index] + more for column, more in taken])
-            codes.append(self._cells.setdefault(cells, len(self._cells)) << _SYMBOL_BITS)
-        return codes
+        known = self._cells.get
+        # The event is kept apart even where it is no key, for the totals.
+        return [known(cells) or self._number(cells) for cells in zip(event, *taken, strict=True)]
+
+    def _number(self, cells: tuple[int, ...]) -> int:
+        """Number new cells, from 1 so that no number is false."""
+        wanted = cells[0] in self._wanted and cells[0] < len(self._events)
+        code = (len(self._cells) + 1) << _SYMBOL_BITS if wanted else -1
+        self._cells[cells] = code
+        return code
 
     def results(self) -> list[tuple[tuple[Cell, ...], str, int, int]]:
         """Key, event, samples and weight of every sum."""
-        tables = list(self._cells)
+        cells_of = {code: cells for cells, code in self._cells.items()}
         results = []
         for code, samples in self._samples.items():
-            number, *cells = tables[code >> _SYMBOL_BITS]
-            name = self._events[int(number)]
+            symbol = code & _SYMBOL_MASK
+            number, *cells = cells_of[code ^ symbol]
+            name = self._events[number]
             rest = iter(cells)
             key: list[Cell] = []
             for sort in self._sort:
                 if sort == "symbol":
-                    key.append(code & ((1 << _SYMBOL_BITS) - 1))
+                    key.append(symbol)
                 elif sort == "event":
                     key.append(name)
+                elif sort in _ONE_MORE:
+                    key.append(next(rest) - 1)
                 else:
                     key.append(next(rest))
             results.append((tuple(key), name, samples, self._weights[code]))

@@ -18,6 +18,7 @@ from opd.errors import StoreError
 from opd.sampling.window import ImageInfo
 from opd.store.database import WriterLock
 from opd.store.handover import WorkerLink
+from opd.store.outbox import _size
 from opd.store.queries import ReportQuery, open_reader
 
 RESOLVER = "plain_names:PlainNames"
@@ -164,8 +165,7 @@ def test_closing_on_a_stopped_worker_kills_it_and_counts(tmp_path):
 def test_a_full_queue_drops_the_oldest_and_says_so(tmp_path):
     """What does not fit is counted, and told in the quality of a later window."""
     windows = [make_window(sequence, random_hits(sequence, rows=3000)) for sequence in range(30)]
-    size = sum(len(getattr(windows[0], name)) for name in ("row_hits", "row_weight", "row_stack"))
-    with linked(tmp_path / "s", queue_bytes=8 * size) as (link, events):
+    with linked(tmp_path / "s", queue_bytes=8 * _size(windows[0])) as (link, events):
         link.send_window(make_window(1000, random_hits(0)))
         assert link.wait_acknowledged(1000, PATIENCE)
         pid = link.stats()["pid"]
