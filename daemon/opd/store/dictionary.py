@@ -9,8 +9,7 @@ old one, and what is not asked for again goes with the next turn.
 from __future__ import annotations
 
 import hashlib
-from operator import attrgetter
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from opd.store.blocks import pack
 from opd.store.database import printable
@@ -50,11 +49,22 @@ class Cache(Generic[K, V]):
         """The values of many keys, None where there is none."""
         values = list(map(self._young.get, keys))
         if self._old and None in values:
-            values = [
-                self.get(key) if value is None else value
-                for key, value in zip(keys, values, strict=True)
-            ]
+            missing = {key for key, value in zip(keys, values, strict=True) if value is None}
+            again = {key: self._old[key] for key in missing & self._old.keys()}
+            if again:
+                values = [
+                    again.get(key) if value is None else value
+                    for key, value in zip(keys, values, strict=True)
+                ]
+                self.update(again)
         return values
+
+    def update(self, entries: dict[K, V]) -> None:
+        """Put many at once."""
+        self._young.update(entries)
+        if len(self._young) >= self._limit:
+            self._old = self._young
+            self._young = {}
 
     def __setitem__(self, key: K, value: V) -> None:
         if len(self._young) >= self._limit:
@@ -66,22 +76,17 @@ class Cache(Generic[K, V]):
         return len(self._young) + len(self._old)
 
 
-# Numbers of its frames, root first, and its flags.
-Stack = tuple[tuple[int, ...], int]
+# Numbers of its frames, root first, and at the end -1 - flags.
+Stack = tuple[int, ...]
 
 FRAME_COLUMNS = 6
 STACK_COLUMNS = 4
 
 
-class Frame(NamedTuple):
-    """A frame not stored yet: numbers of image and names, kind of the name."""
-
-    image: int
-    address: int
-    caller: int
-    name: int
-    raw: int
-    kind: int
+# A frame to store: image, ELF address, 1 for a return address, name, raw name
+# (0: the same), kind; all but address and kind by number. A plain tuple, since
+# there are thousands a window.
+Frame = tuple[int, int, int, int, int, int]
 
 
 def text_hash(text: str) -> int:
@@ -113,6 +118,13 @@ class Dictionary:
             self._names[text] = number
         return number
 
+    def names(self, texts: list[str]) -> list[int]:
+        """The numbers of many texts."""
+        return [
+            self.name(text) if number is None else number
+            for text, number in zip(texts, self._names.get_all(texts), strict=True)
+        ]
+
     def image(self, info: ImageInfo, identity: bytes) -> int:
         """The number of an image: one for each identity and path."""
         key = (identity, info.path)
@@ -143,23 +155,16 @@ class Dictionary:
         if not frames:
             return {}
         # Neighbours in a file are near in number: differences are small.
-        ordered = sorted(set(frames), key=attrgetter("image", "address", "caller"))
+        ordered = sorted(set(frames))
         first = self._next("frames")
-        steps: list[int] = []
-        image, address = -1, 0
-        for frame in ordered:
-            steps.append(frame.address - address if frame.image == image else frame.address)
-            image, address = frame.image, frame.address
-        block = pack(
-            [
-                [frame.image for frame in ordered],
-                steps,
-                [frame.caller for frame in ordered],
-                [frame.name for frame in ordered],
-                [frame.raw for frame in ordered],
-                [frame.kind for frame in ordered],
-            ]
-        )
+        images, addresses, callers, names, raws, kinds = zip(*ordered, strict=True)
+        steps = [
+            address - before if image == image_before else address
+            for image, address, image_before, before in zip(
+                images, addresses, (-1, *images), (0, *addresses), strict=False
+            )
+        ]
+        block = pack([images, steps, callers, names, raws, kinds])
         self._insert("INSERT INTO frames VALUES (?, ?, ?)", first, len(ordered), block)
         return dict(zip(ordered, range(first, first + len(ordered)), strict=True))
 
@@ -176,20 +181,21 @@ class Dictionary:
         first = self._next("stacks")
         shared: list[int] = []
         rest: list[int] = []
-        before: tuple[int, ...] = ()
-        for frames, _flags in ordered:
+        before: Stack = ()
+        for stack in ordered:
             same = 0
-            for one, other in zip(before, frames, strict=False):
-                if one != other:
+            for one, other in zip(before, stack, strict=False):
+                # A negative one is the end of the frames.
+                if one != other or one < 0:
                     break
                 same += 1
             shared.append(same)
-            rest.extend(frames[same:])
-            before = frames
+            rest += stack[same:-1]
+            before = stack
         block = pack(
             [
-                [flags for _frames, flags in ordered],
-                [len(frames) for frames, _flags in ordered],
+                [-1 - stack[-1] for stack in ordered],
+                [len(stack) - 1 for stack in ordered],
                 shared,
                 rest,
             ]

@@ -56,6 +56,6 @@ if TYPE_CHECKING:
     Resolver = NameSource | Callable[[RunInfo], NameSource]
 
 
-def kind_of(name: NameLike) -> int:
+def kind_of(word: str) -> int:
     """The kind as a number."""
-    return _KINDS.get(name.kind, KIND_NAMED)
+    return _KINDS.get(word, KIND_NAMED)

@@ -10,6 +10,7 @@ import contextlib
 import sqlite3
 from array import array
 from collections import defaultdict
+from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -60,9 +61,12 @@ class _Stack(NamedTuple):
     kind: int
 
 
-# A frame as the sampler gives it: image uid and address in one number.
-_UID_SHIFT = 64
-_ADDRESS_MASK = (1 << _UID_SHIFT) - 1
+# A frame as the sampler gives it: image uid and address.
+_RawFrame = tuple[int, int]
+# What is known of one: number, number of its name, kind of the name.
+_Known = tuple[int, int, int]
+# The leaf of a stack without frames. The sampler sends none; it is no harm.
+_NO_FRAME = (-1, -1)
 
 
 class StoreWriter:
@@ -106,8 +110,8 @@ class StoreWriter:
         self._row = 0
         self._identities: dict[int, bytes] = {}
         self._stacks: Cache[bytes, _Stack] = Cache(_STACKS_CACHED)
-        self._leaves: Cache[int, tuple[int, int, int]] = Cache(_FRAMES_CACHED)
-        self._callers: Cache[int, int] = Cache(_FRAMES_CACHED)
+        self._leaves: Cache[_RawFrame, _Known] = Cache(_FRAMES_CACHED)
+        self._callers: Cache[_RawFrame, _Known] = Cache(_FRAMES_CACHED)
 
     # ---- the three calls
 
@@ -331,95 +335,89 @@ class StoreWriter:
 
     def _make_stacks(self, window: Window, columns: Columns, new: list[int]) -> list[_Stack]:
         """Name and store the stacks at the indices ``new``."""
-        images, addresses = columns.frame_image, columns.frame_address
-        leaves: list[int] = []
-        callers: list[int] = []
+        raw = list(zip(columns.frame_image, columns.frame_address, strict=True))
+        start = columns.stack_start
+        leaves: list[_RawFrame] = []
+        callers: list[_RawFrame] = []
         ends = [0]
         for index in new:
-            part = slice(columns.stack_start[index], columns.stack_start[index + 1])
-            frames = [
-                uid << _UID_SHIFT | address
-                for uid, address in zip(images[part], addresses[part], strict=True)
-            ]
-            # The sampler sends none without frames, but one would be no harm.
-            leaves.append(frames[0] if frames else -1)
-            callers.extend(frames[1:])
+            a, b = start[index], start[index + 1]
+            leaves.append(raw[a] if a < b else _NO_FRAME)
+            callers += raw[a + 1 : b]
             ends.append(len(callers))
-        known_leaves = self._leaves.get_all(leaves)
-        missing = {key for key, known in zip(leaves, known_leaves, strict=True) if known is None}
-        made = {-1: (0, self._dictionary.name(UNKNOWN), KIND_UNKNOWN)}
-        for key, number, frame in self._make_frames(missing - {-1}, caller=False):
-            self._leaves[key] = made[key] = (number, frame.name, frame.kind)
-        leaf_of = [known or made[key] for key, known in zip(leaves, known_leaves, strict=True)]
-        known_callers = self._callers.get_all(callers)
-        missing = {key for key, known in zip(callers, known_callers, strict=True) if known is None}
-        numbers: dict[int, int] = {}
-        for key, number, _frame in self._make_frames(missing, caller=True):
-            self._callers[key] = numbers[key] = number
-        caller_of = [
-            known or numbers[key] for key, known in zip(callers, known_callers, strict=True)
-        ]
+        leaf_of = self._frames_of(leaves, self._leaves, caller=False)
+        caller_of = [known[0] for known in self._frames_of(callers, self._callers, caller=True)]
         stacks = []
-        for at, (index, leaf) in enumerate(zip(new, leaf_of, strict=True)):
-            above = caller_of[ends[at] : ends[at + 1]]
-            above.reverse()
-            if leaf[0]:
-                above.append(leaf[0])
-            stacks.append((tuple(above), window.stack_flags[index]))
+        for index, (number, _name, _kind), a, b in zip(new, leaf_of, ends, ends[1:], strict=False):
+            frames = caller_of[a:b]
+            frames.reverse()
+            if number:
+                frames.append(number)
+            frames.append(-1 - window.stack_flags[index])
+            stacks.append(tuple(frames))
         stored = self._dictionary.add_stacks(stacks)
         return [
-            _Stack(stored[stack], leaf[1], leaf[2])
-            for stack, leaf in zip(stacks, leaf_of, strict=True)
+            _Stack(stored[stack], name, kind)
+            for stack, (_number, name, kind) in zip(stacks, leaf_of, strict=True)
         ]
 
-    def _make_frames(self, keys: set[int], *, caller: bool) -> list[tuple[int, int, Frame]]:
-        """Name and store frames; each with its number."""
+    def _frames_of(
+        self, raw: list[_RawFrame], cache: Cache[_RawFrame, _Known], *, caller: bool
+    ) -> list[_Known]:
+        """What is known of each frame; new ones are named and stored."""
+        found = cache.get_all(raw)
+        missing = {key for key, known in zip(raw, found, strict=True) if known is None}
+        made: dict[_RawFrame, _Known] = {}
+        if _NO_FRAME in missing:
+            missing.remove(_NO_FRAME)
+            made[_NO_FRAME] = (0, self._dictionary.name(UNKNOWN), KIND_UNKNOWN)
         by_image: dict[int, list[int]] = defaultdict(list)
-        for key in keys:
-            by_image[key >> _UID_SHIFT].append(key & _ADDRESS_MASK)
-        new: list[tuple[int, Frame]] = []
+        for uid, offset in missing:
+            by_image[uid].append(offset)
+        frames: dict[_RawFrame, Frame] = {}
         for uid, offsets in by_image.items():
-            new.extend(self._name_frames(uid, array("Q", sorted(offsets)), caller=caller))
-        numbers = self._dictionary.add_frames([frame for _key, frame in new])
-        return [(key, numbers[frame], frame) for key, frame in new]
+            self._name_frames(uid, array("Q", sorted(offsets)), frames, caller=caller)
+        numbers = self._dictionary.add_frames(list(frames.values()))
+        for key, frame in frames.items():
+            made[key] = (numbers[frame], frame[3], frame[5])
+        cache.update(made)
+        return [known or made[key] for key, known in zip(raw, found, strict=True)]
 
     def _name_frames(
-        self, uid: int, offsets: array[int], *, caller: bool
-    ) -> list[tuple[int, Frame]]:
-        """Address and name of frames of one image, as the resolver says."""
-        name = self._dictionary.name
+        self, uid: int, offsets: array[int], frames: dict[_RawFrame, Frame], *, caller: bool
+    ) -> None:
+        """Add the frames of one image with address and name, as the resolver says."""
         info = self._images.get(uid) or ImageInfo(uid=uid, kind="unknown", path=UNKNOWN)
         image = self._dictionary.image(info, self._identity(uid))
         try:
-            addresses, texts = self._ask(uid, offsets, caller=caller)
+            addresses, names, raws, kinds = self._ask(uid, offsets, caller=caller)
         except Exception as error:  # noqa: BLE001 - it read a file that anybody wrote
             self._blame(error)
+            count = len(offsets)
             addresses = offsets
-            texts = [(name(UNKNOWN), 0, KIND_UNKNOWN)] * len(offsets)
-        return [
-            (uid << _UID_SHIFT | offset, Frame(image, address, int(caller), *text))
-            for offset, address, text in zip(offsets, addresses, texts, strict=True)
-        ]
+            names = [self._dictionary.name(UNKNOWN)] * count
+            raws, kinds = [0] * count, [KIND_UNKNOWN] * count
+        about = zip(repeat(image), addresses, repeat(int(caller)), names, raws, kinds, strict=False)
+        frames.update(zip(zip(repeat(uid), offsets, strict=False), about, strict=True))
 
     def _ask(
         self, uid: int, offsets: array[int], *, caller: bool
-    ) -> tuple[array[int], list[tuple[int, int, int]]]:
-        """ELF addresses; for each the numbers of text and raw text, and the kind."""
+    ) -> tuple[array[int], list[int], list[int], list[int]]:
+        """ELF addresses, numbers of names and raw names, kinds."""
         if uid not in self._images:
             raise StoreError(f"image {uid} was never announced")
-        name = self._dictionary.name
         addresses = self._names.elf_addresses(uid, offsets)
         answers = self._names.names(uid, addresses, caller=caller)
         if not len(answers) == len(addresses) == len(offsets):
             raise StoreError(f"image {uid}: the resolver answered another number of frames")
-        return addresses, [
-            (
-                name(answer.text),
-                0 if answer.raw == answer.text else name(answer.raw),
-                kind_of(answer),
-            )
-            for answer in answers
-        ]
+        names = self._dictionary.names([answer.text for answer in answers])
+        raws = self._dictionary.names([answer.raw for answer in answers])
+        return (
+            addresses,
+            names,
+            [0 if raw == name else raw for raw, name in zip(raws, names, strict=True)],
+            [kind_of(answer.kind) for answer in answers],
+        )
 
     def _identity(self, uid: int) -> bytes:
         identity = self._identities.get(uid)
