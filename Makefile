@@ -19,7 +19,7 @@ help:  ## show these targets
 run: $(VENV)/.installed  ## show live what the machine does, until Ctrl-C (SECONDS=20: end by itself)
 	@scripts/run "$(SECONDS)"
 
-test: $(VENV)/.dev lint ctest pytest  ## lint, C tests, Python tests
+test: $(VENV)/.dev lint ctest sanitize pytest  ## lint, C tests (also under sanitizers), Python tests
 
 ctest: $(VENV)/.dev
 	@$(BIN)/cmake -S native -B $(NATIVE) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja >/dev/null

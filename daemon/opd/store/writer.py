@@ -335,15 +335,15 @@ class StoreWriter:
 
     def _make_stacks(self, window: Window, columns: Columns, new: list[int]) -> list[_Stack]:
         """Name and store the stacks at the indices ``new``."""
-        raw = list(zip(columns.frame_image, columns.frame_address, strict=True))
+        images, addresses = columns.frame_image, columns.frame_address
         start = columns.stack_start
         leaves: list[_RawFrame] = []
         callers: list[_RawFrame] = []
         ends = [0]
         for index in new:
             a, b = start[index], start[index + 1]
-            leaves.append(raw[a] if a < b else _NO_FRAME)
-            callers += raw[a + 1 : b]
+            leaves.append((images[a], addresses[a]) if a < b else _NO_FRAME)
+            callers += zip(images[a + 1 : b], addresses[a + 1 : b], strict=True)
             ends.append(len(callers))
         leaf_of = self._frames_of(leaves, self._leaves, caller=False)
         caller_of = [known[0] for known in self._frames_of(callers, self._callers, caller=True)]
