@@ -1,3 +1,4 @@
+#include "opd/condense.h"
 #include "opd/demangle.h"
 #include "opd/elf.h"
 #include "opd/identity.h"
@@ -6,4 +7,5 @@
 #include "opd/kallsyms.h"
 #include "opd/perfdata.h"
 #include "opd/pipeline.h"
+#include "opd/rollup.h"
 #include "opd/sampler.h"

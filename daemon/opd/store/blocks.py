@@ -21,6 +21,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from opd.errors import StoreError
+from opd_native.condense import Column, pack_planes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -37,17 +38,12 @@ GROUP_COLUMNS = 4
 ROW_COLUMNS = 4
 
 
-def pack(columns: Sequence[Sequence[int]]) -> bytes:
+def pack(columns: Sequence[Column | Sequence[int]]) -> bytes:
     """The block of the columns; every number is 0..2**64-1."""
-    header = bytearray([len(columns)])
-    planes: list[bytes] = []
-    for column in columns:
-        largest = max(column, default=0)
-        width = 1 if largest < 1 << 8 else 2 if largest < 1 << 16 else 4 if largest < 1 << 32 else 8
-        data = array(_WIDTHS[width], column).tobytes()
-        header += _COLUMN.pack(width, len(column))
-        planes.extend(data[plane::width] for plane in range(width))
-    return zlib.compress(bytes(header) + b"".join(planes), _LEVEL)
+    arrays = [
+        column if isinstance(column, (Column, array)) else array("Q", column) for column in columns
+    ]
+    return zlib.compress(pack_planes(arrays), _LEVEL)
 
 
 def unpack(block: bytes, columns: int) -> list[array[int]]:

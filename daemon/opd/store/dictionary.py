@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
     from opd.sampling.window import ImageInfo
+    from opd_native.condense import Column
 
 K = TypeVar("K", bound="Hashable")
 V = TypeVar("V")
@@ -75,9 +76,6 @@ class Cache(Generic[K, V]):
     def __len__(self) -> int:
         return len(self._young) + len(self._old)
 
-
-# Numbers of its frames, root first, and at the end -1 - flags.
-Stack = tuple[int, ...]
 
 FRAME_COLUMNS = 6
 STACK_COLUMNS = 4
@@ -168,40 +166,19 @@ class Dictionary:
         self._insert("INSERT INTO frames VALUES (?, ?, ?)", first, len(ordered), block)
         return dict(zip(ordered, range(first, first + len(ordered)), strict=True))
 
-    def add_stacks(self, stacks: Sequence[Stack]) -> dict[Stack, int]:
-        """Store stacks; returns their numbers.
+    def next_stack(self) -> int:
+        """The number that the next new stack gets."""
+        return self._next("stacks")
 
-        The block has, for each stack in order of its frames, flags, number of
-        frames, and how many of them it shares with the one before; then the
-        frames that are not shared.
+    def add_stacks(self, first: int, count: int, columns: Sequence[Column]) -> None:
+        """Store ``count`` stacks, numbered from ``first``.
+
+        The columns are, for each stack in order of its frames, flags, number
+        of frames, and how many of them it shares with the one before; then
+        the frames that are not shared, root first.
         """
-        if not stacks:
-            return {}
-        ordered = sorted(set(stacks))
-        first = self._next("stacks")
-        shared: list[int] = []
-        rest: list[int] = []
-        before: Stack = ()
-        for stack in ordered:
-            same = 0
-            for one, other in zip(before, stack, strict=False):
-                # A negative one is the end of the frames.
-                if one != other or one < 0:
-                    break
-                same += 1
-            shared.append(same)
-            rest += stack[same:-1]
-            before = stack
-        block = pack(
-            [
-                [-1 - stack[-1] for stack in ordered],
-                [len(stack) - 1 for stack in ordered],
-                shared,
-                rest,
-            ]
-        )
-        self._insert("INSERT INTO stacks VALUES (?, ?, ?)", first, len(ordered), block)
-        return dict(zip(ordered, range(first, first + len(ordered)), strict=True))
+        if count:
+            self._insert("INSERT INTO stacks VALUES (?, ?, ?)", first, count, pack(columns))
 
     def _insert(self, statement: str, *values: object) -> int:
         number = self._connection.execute(statement, values).lastrowid

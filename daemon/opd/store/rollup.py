@@ -17,81 +17,31 @@ from __future__ import annotations
 import contextlib
 from array import array
 from itertools import groupby
-from operator import floordiv, itemgetter
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from opd.errors import StoreError
 from opd.store.blocks import GROUP_COLUMNS, SFILE_COLUMNS, check_groups, pack, unpack, unpack_groups
 from opd.store.schema import MINUTE_NS
+from opd_native.condense import RollupSums
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-# (event, comm, image, mode) and symbol: what a flat row is about.
-About = tuple[int, int, int, int]
-Key = tuple[About, int]
-# samples, weight
-Flat = dict[Key, list[int]]
-# samples, weight, squares
-Sums = dict[Key, list[float]]
+    from opd_native.condense import Column
 
 _COLUMNS = SFILE_COLUMNS + GROUP_COLUMNS + 1
 
 
-def flatten(columns: Sequence[Sequence[int]]) -> Flat:
-    """A window's groups (see opd.store.blocks) summed over processes and threads."""
-    event, mode, _tgid, _tid, _cpu, image, comm, unit = columns[:SFILE_COLUMNS]
-    abouts = list(zip(event, comm, image, mode, strict=True))
-    flat: Flat = {}
-    for sfile, symbol, hits, excess in zip(*columns[SFILE_COLUMNS:], strict=True):
-        key = (abouts[sfile], symbol)
-        weight = hits * unit[sfile] + excess
-        entry = flat.get(key)
-        if entry is None:
-            flat[key] = [hits, weight]
-        else:
-            entry[0] += hits
-            entry[1] += weight
-    return flat
-
-
-def pack_rollup(sums: Sums) -> bytes:
-    """The block of a minute or hour."""
-    ordered = sorted(sums.items())
-    abouts = sorted({about for (about, _symbol) in sums})
-    number = {about: index for index, about in enumerate(abouts)}
-    samples = [int(entry[0]) for _key, entry in ordered]
-    weights = [int(entry[1]) for _key, entry in ordered]
-    units: dict[int, int] = {}
-    for ((about, _symbol), _entry), unit in zip(
-        ordered, map(floordiv, weights, samples), strict=True
-    ):
-        units[about[0]] = min(unit, units.get(about[0], unit))
-    nothing = [0] * len(abouts)
+def pack_rollup(sums: RollupSums) -> bytes:
+    """The block of a minute or hour; ``sums`` is empty afterwards."""
+    event, mode, image, comm, unit, sfile, symbol, hits, excess, squares = sums.take()
+    nothing = array("B", bytes(event.length))
     return pack(
         [
-            [event for event, _comm, _image, _mode in abouts],
-            [mode for _event, _comm, _image, mode in abouts],
-            *(nothing, nothing, nothing),
-            [image for _event, _comm, image, _mode in abouts],
-            [comm for _event, comm, _image, _mode in abouts],
-            [units[about[0]] for about in abouts],
-            [number[about] for (about, _symbol), _entry in ordered],
-            [symbol for (_about, symbol), _entry in ordered],
-            samples,
-            [
-                weight - hits * units[about[0]]
-                for ((about, _symbol), _entry), hits, weight in zip(
-                    ordered, samples, weights, strict=True
-                )
-            ],
-            _float_bits(
-                [
-                    0.0 if squares == float(weight) * weight else squares
-                    for _key, (_hits, weight, squares) in ordered
-                ]
-            ),
+            *(event, mode, nothing, nothing, nothing, image, comm, unit),
+            *(sfile, symbol, hits, excess, squares),
         ]
     )
 
@@ -106,33 +56,26 @@ def unpack_rollup(block: bytes) -> tuple[list[array[int]], array[int]]:
     return columns, squares
 
 
-def _sums(block: bytes) -> Sums:
-    """What pack_rollup was given."""
+def add_block(sums: RollupSums, block: bytes) -> None:
+    """Add what pack_rollup was given. StoreError when the block is damaged."""
     columns, bits = unpack_rollup(block)
     squares = array("f")
     squares.frombytes(array("I", bits).tobytes())
-    flat = flatten(columns)
-    return {
-        key: [hits, weight, square or float(weight) * weight]
-        for (key, (hits, weight)), square in zip(flat.items(), squares, strict=True)
-    }
+    add_columns(sums, columns, squares)
 
 
-def _float_bits(numbers: list[float]) -> array[int]:
-    bits = array("I")
-    bits.frombytes(array("f", numbers).tobytes())
-    return bits
-
-
-def _merge(into: Sums, more: Sums) -> None:
-    for key, (hits, weight, squares) in more.items():
-        entry = into.get(key)
-        if entry is None:
-            into[key] = [hits, weight, squares]
-        else:
-            entry[0] += hits
-            entry[1] += weight
-            entry[2] += squares
+def add_columns(
+    sums: RollupSums, columns: Sequence[array[int]], squares: array[float] | None = None
+) -> None:
+    """Add the unpacked columns of a ``groups`` block."""
+    event, mode, _tgid, _tid, _cpu, image, comm, unit = columns[:SFILE_COLUMNS]
+    sfile, symbol, hits, excess = columns[SFILE_COLUMNS:]
+    try:
+        about = [array("I", column) for column in (event, comm, image, mode)]
+        groups = [array("I", sfile), array("I", symbol), array("Q", hits), array("Q", excess)]
+        sums.add([*about, array("Q", unit)], groups, squares)
+    except (OverflowError, ValueError) as error:
+        raise StoreError(f"damaged block: {error}") from error
 
 
 class RollUp:
@@ -146,7 +89,7 @@ class RollUp:
             "SELECT minutes_until, hours_until FROM runs WHERE id = ?", (run,)
         ).fetchone()
         self._minute = self._minutes_until
-        self._filling: Sums = {}
+        self._filling = RollupSums()
         waiting = connection.execute(
             "SELECT start_ns, groups FROM windows JOIN blocks ON blocks.window = windows.id"
             " WHERE run = ? AND start_ns >= ? ORDER BY start_ns",
@@ -155,26 +98,36 @@ class RollUp:
         for start_ns, groups in waiting:
             # What is damaged is lost, here as in the window itself.
             with contextlib.suppress(StoreError):
-                self.add(start_ns, flatten(unpack_groups(groups)))
+                columns = unpack_groups(groups)
+                with self._place(start_ns) as sums:
+                    add_columns(sums, columns)
 
-    def add(self, start_ns: int, flat: Flat) -> None:
-        """One window's flat sums, which begin at ``start_ns``."""
-        sums: Sums = {
-            key: [hits, weight, float(weight) * weight] for key, (hits, weight) in flat.items()
-        }
+    def add(
+        self,
+        start_ns: int,
+        about: Sequence[array[int]],
+        groups: Sequence[Column | array[int]],
+    ) -> None:
+        """One window's groups, which begin at ``start_ns`` (see RollupSums.add)."""
+        with self._place(start_ns) as sums:
+            sums.add(about, groups)
+
+    @contextlib.contextmanager
+    def _place(self, start_ns: int) -> Iterator[RollupSums]:
+        """Where a window that begins then is added."""
         minute = start_ns // MINUTE_NS
-        if minute < self._minutes_until:
-            self._add_late(minute, sums)
-            return
-        if minute < self._minute:
+        if self._minutes_until <= minute < self._minute:
             # Behind the one that fills: that one is written, then this is late.
             self.finish()
-            self._add_late(minute, sums)
+        if minute < self._minutes_until:
+            late = RollupSums()
+            yield late
+            self._add_late(minute, late)
             return
         if minute > self._minute:
             self._write(minute)
             self._minute = minute
-        _merge(self._filling, sums)
+        yield self._filling
 
     def finish(self) -> None:
         """Write the minute that is filling, and the whole hours before it."""
@@ -185,8 +138,7 @@ class RollUp:
     def _write(self, until: int) -> None:
         """Write what fills; minutes below ``until`` are complete then."""
         if self._filling:
-            self._put("minutes", self._minute, self._filling)
-            self._filling = {}
+            self._put("minutes", self._minute, pack_rollup(self._filling))
         # Complete are the hours before the one that `until` lies in.
         hours_until = max(until // 60, self._hours_until)
         if hours_until > self._hours_until:
@@ -205,33 +157,34 @@ class RollUp:
             (self._run, self._hours_until * 60, until * 60),
         ).fetchall()
         for hour, blocks in groupby(minutes, key=itemgetter(0)):
-            sums: Sums = {}
+            sums = RollupSums()
             for _hour, block in blocks:
                 with contextlib.suppress(StoreError):
-                    _merge(sums, _sums(block))
-            self._put("hours", hour, sums)
+                    add_block(sums, block)
+            self._put("hours", hour, pack_rollup(sums))
 
-    def _add_late(self, minute: int, sums: Sums) -> None:
+    def _add_late(self, minute: int, late: RollupSums) -> None:
         """A window of a minute that is written already."""
-        self._add_to("minutes", minute, sums)
+        block = pack_rollup(late)
+        self._add_to("minutes", minute, block)
         if minute // 60 < self._hours_until:
-            self._add_to("hours", minute // 60, sums)
+            self._add_to("hours", minute // 60, block)
 
-    def _add_to(self, table: str, bucket: int, sums: Sums) -> None:
+    def _add_to(self, table: str, bucket: int, block: bytes) -> None:
         row = self._connection.execute(
             f"SELECT block FROM {table} WHERE run = ? AND bucket = ?",  # noqa: S608
             (self._run, bucket),
         ).fetchone()
-        whole: Sums = {}
+        whole = RollupSums()
         if row is not None:
             with contextlib.suppress(StoreError):
-                whole = _sums(row[0])
-        _merge(whole, sums)
-        self._put(table, bucket, whole)
+                add_block(whole, row[0])
+        add_block(whole, block)
+        self._put(table, bucket, pack_rollup(whole))
 
-    def _put(self, table: str, bucket: int, sums: Sums) -> None:
+    def _put(self, table: str, bucket: int, block: bytes) -> None:
         self._connection.execute(
             f"INSERT INTO {table} (run, bucket, block) VALUES (?, ?, ?)"  # noqa: S608
             " ON CONFLICT DO UPDATE SET block = excluded.block",
-            (self._run, bucket, pack_rollup(sums)),
+            (self._run, bucket, block),
         )

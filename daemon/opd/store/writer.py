@@ -9,21 +9,22 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from array import array
-from collections import defaultdict
-from itertools import repeat
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import groupby, repeat
+from operator import itemgetter
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from opd.errors import StoreError
 from opd.sampling.window import ImageInfo
 from opd.store.blocks import pack
-from opd.store.columns import COMM_BYTES, Columns, group_rows, read_columns
+from opd.store.columns import COMM_BYTES, SampleFiles, read_sample_files
 from opd.store.database import WriterLock, open_writer, printable, transaction
-from opd.store.dictionary import Cache, Dictionary, Frame
+from opd.store.dictionary import Dictionary, Frame
 from opd.store.names import KIND_NAMED, KIND_RANGE, KIND_UNKNOWN, UNKNOWN, kind_of
-from opd.store.rollup import RollUp, flatten
+from opd.store.rollup import RollUp
 from opd.store.schema import FILE_NAME, QUALITY_COLUMNS
+from opd_native.condense import BadWindowError, Condensed, Condenser
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
     from opd.sampling.window import RunInfo, Window
     from opd.store.names import NameSource, Resolver
 
-# Twice these are kept: see opd.store.dictionary.Cache.
-_STACKS_CACHED = 12288
-_FRAMES_CACHED = 16384
+# What is remembered of a run; past it, frames and stacks get new numbers.
+_FRAMES_KNOWN = 1 << 16
+_STACKS_KNOWN = 1 << 16
 
 _ADD_WINDOW = (
     f"INSERT INTO windows (run, sequence, start_ns, end_ns, {', '.join(QUALITY_COLUMNS)}, extra)"  # noqa: S608
@@ -51,22 +52,6 @@ class WindowReceipt(msgspec.Struct, frozen=True):
     new: bool
     samples: int
     bytes: int
-
-
-class _Stack(NamedTuple):
-    """A stack of this run: its number, its leaf's name and that name's kind."""
-
-    number: int
-    symbol: int
-    kind: int
-
-
-# A frame as the sampler gives it: image uid and address.
-_RawFrame = tuple[int, int]
-# What is known of one: number, number of its name, kind of the name.
-_Known = tuple[int, int, int]
-# The leaf of a stack without frames. The sampler sends none; it is no harm.
-_NO_FRAME = (-1, -1)
 
 
 class StoreWriter:
@@ -96,6 +81,7 @@ class StoreWriter:
         self._separated = (0, 0)
         self._longest_ns = 0
         self.resolver_errors: dict[str, int] = {}
+        self._condenser = Condenser(_FRAMES_KNOWN, _STACKS_KNOWN)
         self._forget_run()
 
     def _forget_run(self) -> None:
@@ -109,9 +95,7 @@ class StoreWriter:
         self._rollup = None
         self._row = 0
         self._identities: dict[int, bytes] = {}
-        self._stacks: Cache[bytes, _Stack] = Cache(_STACKS_CACHED)
-        self._leaves: Cache[_RawFrame, _Known] = Cache(_FRAMES_CACHED)
-        self._callers: Cache[_RawFrame, _Known] = Cache(_FRAMES_CACHED)
+        self._condenser.forget()
 
     # ---- the three calls
 
@@ -184,14 +168,14 @@ class StoreWriter:
         """Store a window, once: committed when this returns."""
         if self._run is None:
             raise StoreError(f"{self._directory}: a window before a run was opened")
-        columns = read_columns(window)
-        samples = sum(columns.row_hits)
+        sfiles = read_sample_files(window)
         with self._writing():
             if not self._row:
                 self._open_row(self._run)
             if self._is_stored(window.sequence):
+                samples = sum(array("Q", window.row_hits))
                 return WindowReceipt(self._run.run, window.sequence, False, samples, 0)  # noqa: FBT003
-            size = self._store(window, columns, samples)
+            samples, size = self._store(window, sfiles)
         return WindowReceipt(self._run.run, window.sequence, True, samples, size)  # noqa: FBT003
 
     def finish(self) -> None:
@@ -223,62 +207,61 @@ class StoreWriter:
             is not None
         )
 
-    def _store(self, window: Window, columns: Columns, samples: int) -> int:
+    def _store(self, window: Window, sfiles: SampleFiles) -> tuple[int, int]:
+        """Samples and bytes of the window."""
         if self._rollup is None:
             self._rollup = RollUp(self._connection, self._row)
-        stacks = self._stacks_of(window, columns)
-        groups = group_rows(
-            columns, [stack.symbol for stack in stacks], [stack.number for stack in stacks]
+        condensed = self._condense(window)
+        paths, comms = self._paths(sfiles), self._comms(window)
+        groups = condensed.group_columns
+        group_block = pack(
+            [
+                *(sfiles.event, sfiles.mode, _plus_one(sfiles.tgid), _plus_one(sfiles.tid)),
+                *(_plus_one(sfiles.cpu), paths, comms, condensed.sfile_unit, *groups),
+            ]
         )
-        about = self._sfile_columns(window, columns, groups.units)
-        group_columns = [*about, groups.sfile, groups.symbol, groups.hits, groups.excess]
-        group_block = pack(group_columns)
-        row_block = pack([groups.row_sfile, groups.row_step, groups.row_hits, groups.row_excess])
-        number = self._add_window(window, samples, self._kinds(columns, stacks))
+        row_block = pack(condensed.row_columns)
+        number = self._add_window(window, condensed.hits, _kinds(condensed))
         self._connection.execute(
             "INSERT INTO blocks VALUES (?, ?, ?)", (number, group_block, row_block)
         )
-        self._note(window, columns)
-        self._rollup.add(window.start_ns, flatten(group_columns))
-        return len(group_block) + len(row_block)
+        self._note(window, sfiles)
+        units = array("Q", condensed.sfile_unit.to_bytes())
+        about = [array("I", sfiles.event), comms, paths, array("I", sfiles.mode), units]
+        self._rollup.add(window.start_ns, about, groups)
+        return condensed.hits, len(group_block) + len(row_block)
 
-    def _sfile_columns(
-        self, window: Window, columns: Columns, units: dict[int, int]
-    ) -> list[list[int]]:
-        """The columns of the sample files as the block keeps them."""
+    def _condense(self, window: Window) -> Condensed:
+        """Number what is new in the window and store it; the rows by number."""
+        try:
+            new = self._condenser.begin(window)
+        except BadWindowError as error:
+            raise StoreError(f"invalid window: {error}") from error
+        first = self._dictionary.next_stack()
+        names = self._name_frames(new)
+        condensed = self._condenser.end(names, first, self._dictionary.name(UNKNOWN))
+        self._dictionary.add_stacks(first, condensed.new_stacks, condensed.stack_columns)
+        return condensed
+
+    def _paths(self, sfiles: SampleFiles) -> array[int]:
+        """The number of each sample file's image path."""
+        numbers = {
+            uid: self._dictionary.name(self._images[uid].path if uid in self._images else UNKNOWN)
+            for uid in set(sfiles.image)
+        }
+        return array("I", map(numbers.__getitem__, sfiles.image))
+
+    def _comms(self, window: Window) -> array[int]:
+        """The number of each sample file's comm."""
         comms = [
-            window.sfile_comm[at : at + COMM_BYTES].partition(b"\0")[0]
+            window.sfile_comm[at : at + COMM_BYTES]
             for at in range(0, len(window.sfile_comm), COMM_BYTES)
         ]
-        name = self._dictionary.name
-        paths = {
-            uid: name(self._images[uid].path if uid in self._images else UNKNOWN)
-            for uid in set(columns.sfile_image)
+        numbers = {
+            comm: self._dictionary.name(comm.partition(b"\0")[0].decode("utf-8", "surrogateescape"))
+            for comm in set(comms)
         }
-        return [
-            list(columns.sfile_event),
-            list(columns.sfile_mode),
-            [tgid + 1 for tgid in columns.sfile_tgid],
-            [tid + 1 for tid in columns.sfile_tid],
-            [cpu + 1 for cpu in columns.sfile_cpu],
-            [paths[uid] for uid in columns.sfile_image],
-            [name(comm.decode("utf-8", "surrogateescape")) for comm in comms],
-            [units.get(event, 0) for event in columns.sfile_event],
-        ]
-
-    @staticmethod
-    def _kinds(columns: Columns, stacks: list[_Stack]) -> dict[str, int]:
-        """Samples by the kind of their leaf's name."""
-        sums = [0, 0, 0]
-        kinds = [stack.kind for stack in stacks]
-        for stack, hits in zip(columns.row_stack, columns.row_hits, strict=True):
-            sums[kinds[stack]] += hits
-        return {
-            "frames_named": sums[KIND_NAMED],
-            "frames_ranges": sums[KIND_RANGE],
-            "frames_unknown": sums[KIND_UNKNOWN],
-            "unnamed": sums[KIND_UNKNOWN],
-        }
+        return array("I", map(numbers.__getitem__, comms))
 
     def _add_window(self, window: Window, samples: int, kinds: dict[str, int]) -> int:
         quality = {"samples": samples, **window.quality, **kinds}
@@ -293,11 +276,11 @@ class StoreWriter:
         ).lastrowid
         return 0 if number is None else number
 
-    def _note(self, window: Window, columns: Columns) -> None:
+    def _note(self, window: Window, sfiles: SampleFiles) -> None:
         """Keep with the run what a query wants to know before it reads windows."""
         separated = (
-            int(self._separated[0] or max(columns.sfile_tid, default=-1) >= 0),
-            int(self._separated[1] or max(columns.sfile_cpu, default=-1) >= 0),
+            int(self._separated[0] or max(sfiles.tid, default=-1) >= 0),
+            int(self._separated[1] or max(sfiles.cpu, default=-1) >= 0),
         )
         longest_ns = max(self._longest_ns, window.end_ns - window.start_ns)
         if separated != self._separated or longest_ns != self._longest_ns:
@@ -308,97 +291,33 @@ class StoreWriter:
             self._separated = separated
             self._longest_ns = longest_ns
 
-    # ---- stacks and frames
+    # ---- frames
 
-    def _stacks_of(self, window: Window, columns: Columns) -> list[_Stack]:
-        """Every stack of the window, new ones stored."""
-        flags, images, addresses = window.stack_flags, window.frame_image, window.frame_address
-        start = columns.stack_start
-        known = self._stacks
-        stacks: list[_Stack | None] = []
-        new: dict[bytes, list[int]] = defaultdict(list)
-        for index in range(window.stacks):
-            a, b = start[index], start[index + 1]
-            key = flags[index : index + 1] + images[4 * a : 4 * b] + addresses[8 * a : 8 * b]
-            stack = known.get(key)
-            stacks.append(stack)
-            if stack is None:
-                new[key].append(index)
-        if new:
-            firsts = [indices[0] for indices in new.values()]
-            made = self._make_stacks(window, columns, firsts)
-            for (key, indices), stack in zip(new.items(), made, strict=True):
-                known[key] = stack
-                for index in indices:
-                    stacks[index] = stack
-        return stacks  # type: ignore[return-value]  # the loop above filled it
+    def _name_frames(self, new: list[tuple[int, int, int]]) -> array[int]:
+        """Name and store new frames; number, name and kind of each, in their order."""
+        frames: list[Frame] = []
+        for (uid, caller), group in groupby(new, key=itemgetter(0, 1)):
+            frames += self._frames_of(uid, array("Q", map(itemgetter(2), group)), caller=caller)
+        numbers = self._dictionary.add_frames(frames)
+        words = array("I")
+        for frame in frames:
+            words.extend((numbers[frame], frame[3], frame[5]))
+        return words
 
-    def _make_stacks(self, window: Window, columns: Columns, new: list[int]) -> list[_Stack]:
-        """Name and store the stacks at the indices ``new``."""
-        images, addresses = columns.frame_image, columns.frame_address
-        start = columns.stack_start
-        leaves: list[_RawFrame] = []
-        callers: list[_RawFrame] = []
-        ends = [0]
-        for index in new:
-            a, b = start[index], start[index + 1]
-            leaves.append((images[a], addresses[a]) if a < b else _NO_FRAME)
-            callers += zip(images[a + 1 : b], addresses[a + 1 : b], strict=True)
-            ends.append(len(callers))
-        leaf_of = self._frames_of(leaves, self._leaves, caller=False)
-        caller_of = [known[0] for known in self._frames_of(callers, self._callers, caller=True)]
-        stacks = []
-        for index, (number, _name, _kind), a, b in zip(new, leaf_of, ends, ends[1:], strict=False):
-            frames = caller_of[a:b]
-            frames.reverse()
-            if number:
-                frames.append(number)
-            frames.append(-1 - window.stack_flags[index])
-            stacks.append(tuple(frames))
-        stored = self._dictionary.add_stacks(stacks)
-        return [
-            _Stack(stored[stack], name, kind)
-            for stack, (_number, name, kind) in zip(stacks, leaf_of, strict=True)
-        ]
-
-    def _frames_of(
-        self, raw: list[_RawFrame], cache: Cache[_RawFrame, _Known], *, caller: bool
-    ) -> list[_Known]:
-        """What is known of each frame; new ones are named and stored."""
-        found = cache.get_all(raw)
-        missing = {key for key, known in zip(raw, found, strict=True) if known is None}
-        made: dict[_RawFrame, _Known] = {}
-        if _NO_FRAME in missing:
-            missing.remove(_NO_FRAME)
-            made[_NO_FRAME] = (0, self._dictionary.name(UNKNOWN), KIND_UNKNOWN)
-        by_image: dict[int, list[int]] = defaultdict(list)
-        for uid, offset in missing:
-            by_image[uid].append(offset)
-        frames: dict[_RawFrame, Frame] = {}
-        for uid, offsets in by_image.items():
-            self._name_frames(uid, array("Q", sorted(offsets)), frames, caller=caller)
-        numbers = self._dictionary.add_frames(list(frames.values()))
-        for key, frame in frames.items():
-            made[key] = (numbers[frame], frame[3], frame[5])
-        cache.update(made)
-        return [known or made[key] for key, known in zip(raw, found, strict=True)]
-
-    def _name_frames(
-        self, uid: int, offsets: array[int], frames: dict[_RawFrame, Frame], *, caller: bool
-    ) -> None:
-        """Add the frames of one image with address and name, as the resolver says."""
+    def _frames_of(self, uid: int, offsets: array[int], *, caller: int) -> list[Frame]:
+        """Frames of one image with address and name, as the resolver says."""
         info = self._images.get(uid) or ImageInfo(uid=uid, kind="unknown", path=UNKNOWN)
         image = self._dictionary.image(info, self._identity(uid))
         try:
-            addresses, names, raws, kinds = self._ask(uid, offsets, caller=caller)
+            addresses, names, raws, kinds = self._ask(uid, offsets, caller=bool(caller))
         except Exception as error:  # noqa: BLE001 - it read a file that anybody wrote
             self._blame(error)
             count = len(offsets)
             addresses = offsets
             names = [self._dictionary.name(UNKNOWN)] * count
             raws, kinds = [0] * count, [KIND_UNKNOWN] * count
-        about = zip(repeat(image), addresses, repeat(int(caller)), names, raws, kinds, strict=False)
-        frames.update(zip(zip(repeat(uid), offsets, strict=False), about, strict=True))
+        about = zip(repeat(image), addresses, repeat(caller), names, raws, kinds, strict=False)
+        return list(about)
 
     def _ask(
         self, uid: int, offsets: array[int], *, caller: bool
@@ -434,6 +353,22 @@ class StoreWriter:
         """Count what the resolver could not do, by kind of error."""
         kind = type(error).__name__
         self.resolver_errors[kind] = self.resolver_errors.get(kind, 0) + 1
+
+
+def _plus_one(column: array[int]) -> array[int]:
+    """-1 (not separated) as 0: blocks hold unsigned numbers."""
+    return array("Q", [number + 1 for number in column])
+
+
+def _kinds(condensed: Condensed) -> dict[str, int]:
+    """Samples by the kind of their leaf's name."""
+    hits = condensed.kind_hits
+    return {
+        "frames_named": hits[KIND_NAMED],
+        "frames_ranges": hits[KIND_RANGE],
+        "frames_unknown": hits[KIND_UNKNOWN],
+        "unnamed": hits[KIND_UNKNOWN],
+    }
 
 
 class _Writing:
