@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from array import array
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 NONE, NAMED, RANGE = 0, 1, 2
 
+# struct opd_elf_name.
+_NAME = struct.Struct("<QQIIII")
 _TEXT_CAPACITY = 65536
 
 
@@ -101,7 +104,10 @@ class Elf:
         return result
 
     def names(self, addresses: Sequence[int]) -> list[ElfName]:
-        """Name ELF addresses, one answer each, in order. Raises NativeError ENOMEM only."""
+        """Name ELF addresses, one answer each, in order. Raises NativeError ENOMEM only.
+
+        Neighbours in one stretch of addresses get the same object.
+        """
         wanted = array("Q", addresses)
         count = len(wanted)
         if not count:
@@ -117,8 +123,12 @@ class Elf:
             if check(got, "name ELF addresses") == 0:
                 raise NativeError(75, "name ELF addresses")  # EOVERFLOW: no name is that long
             view = ffi.buffer(text)
-            for i in range(got):
-                one = names[i]
-                name = view[one.text : one.text + one.length] if one.kind == NAMED else b""
-                answers.append(ElfName(one.kind, name, one.start, one.end))
+            before: tuple[int, ...] = ()
+            for one in _NAME.iter_unpack(ffi.buffer(names, got * _NAME.size)):
+                if one != before:
+                    before = one
+                    start, end, kind, at, length, _ = one
+                    name = view[at : at + length] if kind == NAMED else b""
+                    answer = ElfName(kind, name, start, end)
+                answers.append(answer)
         return answers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from array import array
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -29,6 +30,10 @@ class KernelText(NamedTuple):
     text: int
     stext: int
     etext: int
+
+
+# struct opd_kallsyms_symbol: start, end, and where its name and module are.
+_SYMBOL = struct.Struct("<QQQQ")
 
 
 class Kallsyms:
@@ -82,15 +87,20 @@ class Kallsyms:
         lib.opd_kallsyms_lookup(
             self._table, ffi.from_buffer("uint64_t[]", wanted), len(wanted), symbols
         )
-        return [
-            KernelSymbol(
-                "" if symbol.name == ffi.NULL else _text(symbol.name),
-                _text(symbol.module),
-                symbol.start,
-                symbol.end,
-            )
-            for symbol in symbols
-        ]
+        answers: list[KernelSymbol] = []
+        before: tuple[int, ...] = ()
+        for one in _SYMBOL.iter_unpack(ffi.buffer(symbols)):
+            if one != before:
+                before = one
+                start, end, name, module = one
+                answer = KernelSymbol(
+                    _text(ffi.cast("char *", name)) if name else "",
+                    _text(ffi.cast("char *", module)),
+                    start,
+                    end,
+                )
+            answers.append(answer)
+        return answers
 
     def ranges(self, names: Sequence[str]) -> list[tuple[int, int]]:
         """Give the [start, end) of every symbol with one of these names, by address."""

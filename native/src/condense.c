@@ -10,7 +10,7 @@
 
 struct known_stack {
     uint32_t number;
-    uint32_t leaf;  // index of its leaf's frame, NO_LEAF without frames
+    uint32_t leaf; // index of its leaf's frame, NO_LEAF without frames
 };
 
 #define NO_LEAF UINT32_MAX
@@ -23,18 +23,18 @@ struct sort_row {
 
 struct opd_condenser {
     uint32_t frame_limit, stack_limit;
-    struct opd_intern *frames;  // opd_condense_frame → index
-    struct opd_intern *stacks;  // flags and frame indices, leaf first → index
+    struct opd_intern *frames; // opd_condense_frame → index
+    struct opd_intern *stacks; // flags and frame indices, leaf first → index
     struct opd_condense_name *frame_names;
     struct known_stack *known;
     uint32_t frame_room, stack_room;
-    uint32_t frames_named, stacks_numbered;  // below these everything is known
+    uint32_t frames_named, stacks_numbered; // below these everything is known
 
     bool begun;
     struct opd_condense_window window;
     struct opd_condense_frame *new_frames;
-    uint32_t *new_order;     // position among new_frames → index past frames_named
-    uint32_t *window_stack;  // the window's stack → index
+    uint32_t *new_order;    // position among new_frames → index past frames_named
+    uint32_t *window_stack; // the window's stack → index
     uint32_t *scratch;
     struct sort_row *sorting;
     struct opd_condensed out;
@@ -290,9 +290,10 @@ fill_new_stack(const struct opd_condenser *condenser, struct new_stack *stack, u
 static int
 number_stacks(struct opd_condenser *condenser, uint32_t first_stack, struct opd_condensed *out)
 {
-    uint32_t total = opd_intern_count(condenser->stacks), fresh = total - condenser->stacks_numbered;
-    if (grow((void **)&condenser->known, &condenser->stack_room, total,
-             sizeof *condenser->known) != 0)
+    uint32_t total = opd_intern_count(condenser->stacks),
+             fresh = total - condenser->stacks_numbered;
+    if (grow((void **)&condenser->known, &condenser->stack_room, total, sizeof *condenser->known) !=
+        0)
         return -ENOMEM;
     size_t words = 0;
     for (uint32_t i = condenser->stacks_numbered; i < total; i++) {

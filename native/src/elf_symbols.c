@@ -320,6 +320,11 @@ opd_elf_names(struct opd_elf *elf, const uint64_t *addresses, size_t count,
     size_t used = 0, done = 0;
     for (; rc == 0 && rc2 == 0 && done < count; done++) {
         struct opd_elf_name *name = &names[done];
+        // Sorted addresses have neighbours in one function: named once.
+        if (done > 0 && addresses[done] >= name[-1].start && addresses[done] < name[-1].end) {
+            *name = name[-1];
+            continue;
+        }
         *name = (struct opd_elf_name){.start = addresses[done], .end = addresses[done]};
         if (addresses[done] < elf->base || addresses[done] - elf->base >= UINT32_MAX)
             continue;

@@ -375,6 +375,10 @@ opd_kallsyms_lookup(const struct opd_kallsyms *table, const uint64_t *addresses,
                     struct opd_kallsyms_symbol *symbols)
 {
     for (size_t i = 0; i < count; i++) {
+        if (i > 0 && addresses[i] >= symbols[i - 1].start && addresses[i] < symbols[i - 1].end) {
+            symbols[i] = symbols[i - 1];
+            continue;
+        }
         symbols[i] = (struct opd_kallsyms_symbol){addresses[i], addresses[i], NULL, ""};
         if (addresses[i] < table->base)
             continue;

@@ -5,7 +5,7 @@
 
 #include "opd/condense.h"
 
-#define HEADER_BYTES 5  // u8 width, u32 count, little-endian
+#define HEADER_BYTES 5 // u8 width, u32 count, little-endian
 
 static uint64_t
 number_at(const struct opd_column *column, uint32_t i)

@@ -9,7 +9,8 @@ old one, and what is not asked for again goes with the next turn.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Generic, TypeVar
+from array import array
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from opd.store.blocks import pack
 from opd.store.database import printable
@@ -46,27 +47,6 @@ class Cache(Generic[K, V]):
                 self[key] = value
         return value
 
-    def get_all(self, keys: list[K]) -> list[V | None]:
-        """The values of many keys, None where there is none."""
-        values = list(map(self._young.get, keys))
-        if self._old and None in values:
-            missing = {key for key, value in zip(keys, values, strict=True) if value is None}
-            again = {key: self._old[key] for key in missing & self._old.keys()}
-            if again:
-                values = [
-                    again.get(key) if value is None else value
-                    for key, value in zip(keys, values, strict=True)
-                ]
-                self.update(again)
-        return values
-
-    def update(self, entries: dict[K, V]) -> None:
-        """Put many at once."""
-        self._young.update(entries)
-        if len(self._young) >= self._limit:
-            self._old = self._young
-            self._young = {}
-
     def __setitem__(self, key: K, value: V) -> None:
         if len(self._young) >= self._limit:
             self._old = self._young
@@ -77,14 +57,24 @@ class Cache(Generic[K, V]):
         return len(self._young) + len(self._old)
 
 
+_WRAP = 1 << 64
+
 FRAME_COLUMNS = 6
 STACK_COLUMNS = 4
 
 
-# A frame to store: image, ELF address, 1 for a return address, name, raw name
-# (0: the same), kind; all but address and kind by number. A plain tuple, since
-# there are thousands a window.
-Frame = tuple[int, int, int, int, int, int]
+class Frames(NamedTuple):
+    """Frames of one image: ascending ELF addresses, and for each its name.
+
+    ``caller``: return addresses. Names and raw names (0: the same) by number.
+    """
+
+    image: int
+    caller: int
+    addresses: array[int]
+    names: list[int]
+    raws: list[int]
+    kinds: list[int]
 
 
 def text_hash(text: str) -> int:
@@ -116,13 +106,6 @@ class Dictionary:
             self._names[text] = number
         return number
 
-    def names(self, texts: list[str]) -> list[int]:
-        """The numbers of many texts."""
-        return [
-            self.name(text) if number is None else number
-            for text, number in zip(texts, self._names.get_all(texts), strict=True)
-        ]
-
     def image(self, info: ImageInfo, identity: bytes) -> int:
         """The number of an image: one for each identity and path."""
         key = (identity, info.path)
@@ -148,23 +131,30 @@ class Dictionary:
             self._images[key] = number
         return number
 
-    def add_frames(self, frames: Sequence[Frame]) -> dict[Frame, int]:
-        """Store frames; returns their numbers."""
-        if not frames:
-            return {}
-        # Neighbours in a file are near in number: differences are small.
-        ordered = sorted(set(frames))
+    def add_frames(self, groups: Sequence[Frames]) -> int:
+        """Store frames; the number of the first, the others follow in order.
+
+        Neighbours in a file are near in number: kept are differences, modulo
+        2**64, to the address before where that is of the same image.
+        """
         first = self._next("frames")
-        images, addresses, callers, names, raws, kinds = zip(*ordered, strict=True)
-        steps = [
-            address - before if image == image_before else address
-            for image, address, image_before, before in zip(
-                images, addresses, (-1, *images), (0, *addresses), strict=False
-            )
-        ]
-        block = pack([images, steps, callers, names, raws, kinds])
-        self._insert("INSERT INTO frames VALUES (?, ?, ?)", first, len(ordered), block)
-        return dict(zip(ordered, range(first, first + len(ordered)), strict=True))
+        images, steps, callers = array("I"), array("Q"), array("B")
+        names, raws, kinds = array("I"), array("I"), array("B")
+        before = last = 0
+        for group in groups:
+            count = len(group.addresses)
+            images.extend([group.image] * count)
+            callers.extend([group.caller] * count)
+            for address in group.addresses:
+                steps.append((address - last) % _WRAP if group.image == before else address)
+                before, last = group.image, address
+            names.extend(group.names)
+            raws.extend(group.raws)
+            kinds.extend(group.kinds)
+        if images:
+            block = pack([images, steps, callers, names, raws, kinds])
+            self._insert("INSERT INTO frames VALUES (?, ?, ?)", first, len(images), block)
+        return first
 
     def next_stack(self) -> int:
         """The number that the next new stack gets."""

@@ -47,8 +47,10 @@ class NameSource(Protocol):
     def elf_addresses(self, uid: int, offsets: array[int]) -> array[int]:
         """u64 to u64: what the sampler gave to the address in the ELF file."""
 
-    def names(self, uid: int, elf_addresses: array[int], *, caller: bool) -> Sequence[NameLike]:
-        """One name an address; ``caller``: they are return addresses."""
+    def name_runs(
+        self, uid: int, elf_addresses: array[int], *, caller: bool
+    ) -> tuple[Sequence[NameLike], Sequence[int]]:
+        """Names, and for each address which of them; ``caller``: they are return addresses."""
 
 
 # The worker makes one for each run; a source itself serves a single run.

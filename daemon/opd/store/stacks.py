@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+_WRAP = 1 << 64
+
+
 class StoredFrame(msgspec.Struct, frozen=True):
     """A frame: ``name`` is shown, ``raw`` the symbol's own spelling.
 
@@ -102,7 +105,7 @@ class StackReader:
             addresses = []
             for at, (image, step) in enumerate(zip(images, steps, strict=True)):
                 same = at > 0 and images[at - 1] == image
-                addresses.append(step + addresses[-1] if same else step)
+                addresses.append((step + addresses[-1]) % _WRAP if same else step)
             self._addresses[first] = addresses
         index = number - first
         identity, path = self._image(images[index])

@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from array import array
-from itertools import groupby, repeat
+from itertools import chain, groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -20,19 +20,19 @@ from opd.sampling.window import ImageInfo
 from opd.store.blocks import pack
 from opd.store.columns import COMM_BYTES, SampleFiles, read_sample_files
 from opd.store.database import WriterLock, open_writer, printable, transaction
-from opd.store.dictionary import Dictionary, Frame
+from opd.store.dictionary import Dictionary, Frames
 from opd.store.names import KIND_NAMED, KIND_RANGE, KIND_UNKNOWN, UNKNOWN, kind_of
 from opd.store.rollup import RollUp
 from opd.store.schema import FILE_NAME, QUALITY_COLUMNS
-from opd_native.condense import BadWindowError, Condensed, Condenser
+from opd_native.condense import NAME_WORDS, BadWindowError, Condensed, Condenser
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
     from types import TracebackType
 
     from opd.sampling.window import RunInfo, Window
-    from opd.store.names import NameSource, Resolver
+    from opd.store.names import NameLike, NameSource, Resolver
 
 # What is remembered of a run; past it, frames and stacks get new numbers.
 _FRAMES_KNOWN = 1 << 16
@@ -52,6 +52,15 @@ class WindowReceipt(msgspec.Struct, frozen=True):
     new: bool
     samples: int
     bytes: int
+
+
+class _Name(NamedTuple):
+    text: str
+    raw: str
+    kind: str
+
+
+_NO_NAME = _Name(UNKNOWN, UNKNOWN, "unknown")
 
 
 class StoreWriter:
@@ -295,48 +304,50 @@ class StoreWriter:
 
     def _name_frames(self, new: list[tuple[int, int, int]]) -> array[int]:
         """Name and store new frames; number, name and kind of each, in their order."""
-        frames: list[Frame] = []
-        for (uid, caller), group in groupby(new, key=itemgetter(0, 1)):
-            frames += self._frames_of(uid, array("Q", map(itemgetter(2), group)), caller=caller)
-        numbers = self._dictionary.add_frames(frames)
-        words = array("I")
-        for frame in frames:
-            words.extend((numbers[frame], frame[3], frame[5]))
+        groups = [
+            self._frames_of(uid, caller, array("Q", map(itemgetter(2), group)))
+            for (uid, caller), group in groupby(new, key=itemgetter(0, 1))
+        ]
+        first = self._dictionary.add_frames(groups)
+        words = array("I", bytes(4 * NAME_WORDS * len(new)))
+        words[0::NAME_WORDS] = array("I", range(first, first + len(new)))
+        words[1::NAME_WORDS] = array("I", chain.from_iterable(group.names for group in groups))
+        words[2::NAME_WORDS] = array("I", chain.from_iterable(group.kinds for group in groups))
         return words
 
-    def _frames_of(self, uid: int, offsets: array[int], *, caller: int) -> list[Frame]:
+    def _frames_of(self, uid: int, caller: int, offsets: array[int]) -> Frames:
         """Frames of one image with address and name, as the resolver says."""
         info = self._images.get(uid) or ImageInfo(uid=uid, kind="unknown", path=UNKNOWN)
         image = self._dictionary.image(info, self._identity(uid))
         try:
-            addresses, names, raws, kinds = self._ask(uid, offsets, caller=bool(caller))
+            addresses, distinct, which = self._ask(uid, offsets, caller=bool(caller))
         except Exception as error:  # noqa: BLE001 - it read a file that anybody wrote
             self._blame(error)
-            count = len(offsets)
-            addresses = offsets
-            names = [self._dictionary.name(UNKNOWN)] * count
-            raws, kinds = [0] * count, [KIND_UNKNOWN] * count
-        about = zip(repeat(image), addresses, repeat(caller), names, raws, kinds, strict=False)
-        return list(about)
+            addresses, distinct, which = offsets, [_NO_NAME], [0] * len(offsets)
+        number = self._dictionary.name
+        names = [number(name.text) for name in distinct]
+        raws = [0 if name.raw == name.text else number(name.raw) for name in distinct]
+        kinds = [kind_of(name.kind) for name in distinct]
+        return Frames(
+            image,
+            caller,
+            addresses,
+            [names[index] for index in which],
+            [raws[index] for index in which],
+            [kinds[index] for index in which],
+        )
 
     def _ask(
         self, uid: int, offsets: array[int], *, caller: bool
-    ) -> tuple[array[int], list[int], list[int], list[int]]:
-        """ELF addresses, numbers of names and raw names, kinds."""
+    ) -> tuple[array[int], Sequence[NameLike], Sequence[int]]:
+        """ELF addresses, names, and for each address which name."""
         if uid not in self._images:
             raise StoreError(f"image {uid} was never announced")
         addresses = self._names.elf_addresses(uid, offsets)
-        answers = self._names.names(uid, addresses, caller=caller)
-        if not len(answers) == len(addresses) == len(offsets):
+        distinct, which = self._names.name_runs(uid, addresses, caller=caller)
+        if not len(which) == len(addresses) == len(offsets):
             raise StoreError(f"image {uid}: the resolver answered another number of frames")
-        names = self._dictionary.names([answer.text for answer in answers])
-        raws = self._dictionary.names([answer.raw for answer in answers])
-        return (
-            addresses,
-            names,
-            [0 if raw == name else raw for raw, name in zip(raws, names, strict=True)],
-            [kind_of(answer.kind) for answer in answers],
-        )
+        return addresses, distinct, which
 
     def _identity(self, uid: int) -> bytes:
         identity = self._identities.get(uid)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import socket
 from array import array
 from collections import OrderedDict
-from pathlib import PurePath
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from opd.sampling.kernel import boot_id
 from opd.sampling.window import RunInfo
@@ -24,9 +23,13 @@ from opd_native.elf import NAMED, RANGE, Elf
 from opd_native.errors import NativeError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from opd.sampling.window import ImageInfo
+    from opd_native.elf import ElfName
+    from opd_native.kallsyms import KernelSymbol
+
+F = TypeVar("F")
 
 MEMORY_LIMIT = 24 << 20
 OPEN_TABLES = 64
@@ -137,7 +140,18 @@ class Resolver:
 
     def names(self, uid: int, elf_addresses: Sequence[int], *, caller: bool = False) -> list[Name]:
         """Name ELF addresses, one answer each. ``caller``: they are return addresses."""
+        distinct, which = self.name_runs(uid, elf_addresses, caller=caller)
+        return [distinct[index] for index in which]
+
+    def name_runs(
+        self, uid: int, elf_addresses: Sequence[int], *, caller: bool = False
+    ) -> tuple[list[Name], list[int]]:
+        """Name ELF addresses: few names, and for each address which of them.
+
+        Sorted addresses are cheapest: those in one function are named once.
+        """
         info = self._images[uid]
+        count = len(elf_addresses)
         if caller:  # the call is before the address, and perhaps in another function
             elf_addresses = [address - 1 if address else 0 for address in elf_addresses]
         if info.kind in {"file", "vdso"}:
@@ -145,13 +159,13 @@ class Resolver:
         if info.kind in {"kernel", "module"}:
             return self._kernel_names(info, elf_addresses)
         if info.kind == "bpf" and info.symbol:
-            return [Name(info.symbol, info.symbol, "named")] * len(elf_addresses)
-        return [UNKNOWN] * len(elf_addresses)
+            return [Name(info.symbol, info.symbol, "named")], [0] * count
+        return _unnamed(count)
 
-    def _elf_names(self, info: ImageInfo, addresses: Sequence[int]) -> list[Name]:
+    def _elf_names(self, info: ImageInfo, addresses: Sequence[int]) -> tuple[list[Name], list[int]]:
         elf = self._elf(info.uid)
         if elf is None:
-            return [UNKNOWN] * len(addresses)
+            return _unnamed(len(addresses))
         if not elf.symbols_loaded:
             debug = None if elf.has_symtab else open_debug_file(self._debug_root, elf.build_id)
             try:
@@ -162,21 +176,23 @@ class Resolver:
                 if debug is not None:
                     debug.close()
             self._shrink()
-        image = PurePath(info.path).name or info.path
-        names = []
-        for found in elf.names(addresses):
+        image = info.path.rsplit("/", 1)[-1] or info.path
+
+        def spell(found: ElfName) -> Name:
             if found.kind == NAMED:
                 raw = _printable(found.name.decode("utf-8", "backslashreplace"))
-                names.append(Name(_printable(demangle(raw)), raw, "named"))
-            elif found.kind == RANGE:
+                return Name(_printable(demangle(raw)), raw, "named")
+            if found.kind == RANGE:
                 text = _printable(f"{image}!{found.start:#x}")
-                names.append(Name(text, text, "range"))
-            else:
-                names.append(UNKNOWN)
-        return names
+                return Name(text, text, "range")
+            return UNKNOWN
 
-    def _kernel_names(self, info: ImageInfo, addresses: Sequence[int]) -> list[Name]:
-        unknown = [UNKNOWN] * len(addresses)
+        return _runs(elf.names(addresses), spell)
+
+    def _kernel_names(
+        self, info: ImageInfo, addresses: Sequence[int]
+    ) -> tuple[list[Name], list[int]]:
+        unknown = _unnamed(len(addresses))
         if self._kernel is None:
             self._fail(info.uid, "kernel_foreign")
             return unknown
@@ -194,12 +210,12 @@ class Resolver:
                 self._fail(info.uid, "module_gone")
                 return unknown
             runtime = [(address + start) % (1 << 64) for address in addresses]
-        return [
-            Name(found.name, found.name, "named")
-            if found.name and found.module == module
-            else UNKNOWN
-            for found in self._kernel.lookup(runtime)
-        ]
+
+        def spell(found: KernelSymbol) -> Name:
+            here = found.name and found.module == module
+            return Name(found.name, found.name, "named") if here else UNKNOWN
+
+        return _runs(self._kernel.lookup(runtime), spell)
 
     def _elf(self, uid: int) -> Elf | None:
         """Give the image's ELF file, opened and verified; None, counted once, when it is gone."""
@@ -282,3 +298,20 @@ def _printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def _unnamed(count: int) -> tuple[list[Name], list[int]]:
+    return [UNKNOWN], [0] * count
+
+
+def _runs(found: Sequence[F], spell: Callable[[F], Name]) -> tuple[list[Name], list[int]]:
+    """Spell each run of the same answer once."""
+    names: list[Name] = []
+    which: list[int] = []
+    before: F | None = None
+    for one in found:
+        if one is not before:
+            names.append(spell(one))
+            before = one
+        which.append(len(names) - 1)
+    return names, which

@@ -49,7 +49,7 @@ struct opd_condensed {
     // Least weight of one hit, by sample file (the same for all of an event).
     uint32_t sfiles;
     uint64_t *sfile_unit;
-    uint64_t kind_hits[3];  // hits by the kind of their leaf's name
+    uint64_t kind_hits[3]; // hits by the kind of their leaf's name
     uint64_t hits;
 };
 
@@ -81,7 +81,7 @@ size_t opd_condenser_bytes(const struct opd_condenser *condenser);
 // compression): each column in its least width of 1, 2, 4, 8 bytes.
 struct opd_column {
     const void *data;
-    uint32_t width;  // bytes of a number in `data`: 1, 2, 4 or 8
+    uint32_t width; // bytes of a number in `data`: 1, 2, 4 or 8
     uint32_t count;
 };
 // Bytes at most that packing takes.

@@ -69,7 +69,7 @@ int opd_elf_load_symbols(struct opd_elf *elf, const struct opd_elf *debug);
 // Names `count` ELF addresses, in order, until the text buffer is full.
 // Returns how many were answered (at least one when capacity is more than
 // OPD_ELF_NAME_MAX + 4), or -EINVAL for a smaller buffer. Names of a file that
-// changed under us come out as NONE.
+// changed under us come out as NONE. Neighbours in one stretch share their text.
 long opd_elf_names(struct opd_elf *elf, const uint64_t *addresses, size_t count,
                    struct opd_elf_name *names, char *text, size_t capacity);
 

@@ -42,7 +42,7 @@ class PlainNames:
         more = 0x1000 if self.images[uid].kind == "file" else 0
         return array("Q", [offset + more for offset in offsets])
 
-    def names(self, uid, elf_addresses, *, caller):
+    def name_runs(self, uid, elf_addresses, *, caller):
         """One name for each 64 bytes; the last byte of one belongs to a call before it."""
         info = self.images[uid]
         answers = []
@@ -56,13 +56,13 @@ class PlainNames:
             else:
                 base = info.path.rsplit("/", 1)[-1]
                 answers.append(PlainName(f"{base}::f{slot}", f"_Z{base}f{slot}", "symbol"))
-        return answers
+        return answers, range(len(answers))
 
 
 class BrokenNames(PlainNames):
     """Fails as a reader of a hostile file would."""
 
-    def names(self, uid, elf_addresses, *, caller):  # noqa: ARG002
+    def name_runs(self, uid, elf_addresses, *, caller):  # noqa: ARG002
         """Always raises."""
         raise ValueError("hostile")
 
@@ -70,8 +70,8 @@ class BrokenNames(PlainNames):
 class CrashingNames(PlainNames):
     """Kills its process when it names an image called /crash."""
 
-    def names(self, uid, elf_addresses, *, caller):
+    def name_runs(self, uid, elf_addresses, *, caller):
         """Abort, or answer."""
         if self.images[uid].path == "/crash":
             os.abort()
-        return super().names(uid, elf_addresses, caller=caller)
+        return super().name_runs(uid, elf_addresses, caller=caller)

@@ -138,7 +138,7 @@ def expected(windows_hits, keys):
             "comm": hit.comm,
             "pid": hit.tgid,
             "image": paths[uid],
-            "symbol": names.names(uid, address, caller=False)[0].text,
+            "symbol": names.name_runs(uid, address, caller=False)[0][0].text,
             "mode": ("user", "kernel")[hit.mode],
             "thread": hit.tid,
             "cpu": hit.cpu,

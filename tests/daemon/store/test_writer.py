@@ -116,7 +116,7 @@ def test_stacks_come_back_with_the_frozen_identity(writer, tmp_path):
             [names.image_identity(uid) for uid in uids],
         )
         texts = [
-            names.names(uid, [address], caller=at > 0)[0].text
+            names.name_runs(uid, [address], caller=at > 0)[0][0].text
             for at, (uid, address) in enumerate(zip(uids, addresses, strict=True))
         ]
         sums = wanted.setdefault(identity, [0, addresses, texts])

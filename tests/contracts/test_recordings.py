@@ -1,0 +1,271 @@
+"""Same file, same answer: every kind of recording that perf makes, beside what perf says of it."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from places import BIN
+
+SEPARATOR = "\x01"
+TRIES = 6  # perf 6.1 aborts now and then, recording and reading
+
+# How it is recorded, and whether the whole machine is.
+KINDS = {
+    "several-events": (["-a", "-g", "-F", "499", "-e", "cpu-clock,page-faults"], True),
+    "no-chains": (["-a", "-F", "499", "-e", "cpu-clock"], True),
+    "dwarf-stacks": (["--call-graph", "dwarf,4096", "-F", "199", "-e", "cpu-clock"], False),
+    "fixed-period": (["-g", "-c", "2000000", "-e", "cpu-clock"], False),
+    "mixed-periods": (
+        ["-e", "cpu-clock/freq=499/,page-faults/period=3/,task-clock/period=3000000/"],
+        False,
+    ),
+    "every-fault": (["-g", "-c", "1", "-e", "page-faults"], False),
+    "own-children": (["-g", "-F", "999", "-e", "cpu-clock"], False),
+    "per-thread-without-times": (["--per-thread", "-F", "999", "-e", "cpu-clock"], False),
+    "monotonic-clock": (["-a", "-g", "-k", "CLOCK_MONOTONIC", "-F", "499", "-e", "cpu-clock"], True),
+    "levels": (["-g", "-F", "499", "-e", "cpu-clock:u,cpu-clock:k"], False),
+    "everything-beside": (
+        [*("-d", "-W", "--sample-cpu", "--switch-events", "--namespaces"), "-e", "cpu-clock"],
+        False,
+    ),
+    "build-ids-in-mappings": (["--buildid-mmap", "-g", "-F", "499", "-e", "cpu-clock"], False),
+    "compressed": (["-z", "-g", "-F", "499", "-e", "cpu-clock:u"], False),
+    "pipe": (["-g", "-F", "499", "-e", "cpu-clock:u", "-o", "-"], False),
+}
+
+
+def opctl(*arguments):
+    """The JSON that a successful opctl prints."""
+    done = subprocess.run(
+        [BIN / "opctl", "--format", "json", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def judged(*command, **settings):
+    """What perf prints, in spite of its aborts; None when it never gets there."""
+    for _ in range(TRIES):
+        done = subprocess.run(command, capture_output=True, check=False, timeout=60, **settings)
+        if done.returncode == 0:
+            return done.stdout
+    return None
+
+
+@pytest.fixture(scope="module")
+def load(busy, tmp_path_factory):
+    """A script with forks, renamed threads, an exec, the clock and code without a file."""
+    script = tmp_path_factory.mktemp("load") / "load.sh"
+    modes = [f"{busy} {mode} 0.08 &" for mode in ("fork", "thread", "exec", "clock", "anonymous")]
+    script.write_text("\n".join([*modes, "ls -R /usr/lib/python3 >/dev/null", "wait"]))
+    return script
+
+
+@pytest.fixture(scope="module")
+def recorded(perf, load, busy, tmp_path_factory):
+    """Give a function that makes a recording of a kind, once."""
+    made = {}
+
+    def record(kind):
+        if kind not in made:
+            path = tmp_path_factory.mktemp("recorded") / f"{kind}.data"
+            options, _ = KINDS[kind]
+            program = ["bash", str(load)]
+            if "--per-thread" in options:  # perf then follows one thread and no child
+                program = [str(busy), "plain", "0.2"]
+            if "-o" not in options:
+                options = [*options, "-o", str(path)]
+            out = judged(perf, "record", *options, "--", *program)
+            if "-" in options and out is not None:
+                path.write_bytes(out)
+            made[kind] = path if out is not None else None
+        if made[kind] is None:
+            pytest.skip(f"perf cannot record {kind} here")
+        return made[kind]
+
+    return record
+
+
+def perf_samples(perf, path):
+    """How many samples perf counts in the file."""
+    text = judged(perf, "report", "-i", str(path), "--stats")
+    if text is None:
+        pytest.skip("perf cannot read its own recording")
+    return int(re.search(rb"SAMPLE events:\s+(\d+)", text)[1])
+
+
+def perf_rows(perf, path):
+    """Perf's samples by event and (comm, file name, symbol), and its weight by event."""
+    # -w: it would cut a comm to a width that it computed before an exec renamed it.
+    command = [perf, "report", "-i", str(path), "--stdio", "--no-children", "-g", "none"]
+    command += ["--no-inline", "--no-group", "-w", "0,0,40,0,0"]
+    text = judged(*command, "-F", "sample,period,comm,dso,sym", "-t", SEPARATOR)
+    if text is None:
+        pytest.skip("perf cannot read its own recording")
+    rows, weight, event = collections.defaultdict(collections.Counter), collections.Counter(), ""
+    for line in text.decode(errors="surrogateescape").splitlines():
+        if found := re.match(r"# Samples: .* of events? '(.*)'", line):
+            event = found[1]
+        cells = [cell.strip() for cell in line.split(SEPARATOR)]
+        if line.startswith("#") or len(cells) < 5:
+            continue
+        samples, period, comm, image, where = cells[:5]
+        image, symbol = image.removesuffix(" (deleted)"), re.sub(r"^\[.\]\s+", "", where)
+        if image.startswith("[kernel.kallsyms]"):
+            image = "[bpf]" if symbol.startswith("bpf_prog_") else "[kernel]"
+        elif re.fullmatch(r"//anon|perf-\d+\.map|\[JIT\] tid \d+", image):
+            image = "[anon]"
+        rows[event][comm, image, nameless(symbol)] += int(samples)
+        weight[event] += int(period)
+    return rows, weight
+
+
+def nameless(symbol):
+    """One word for what one of the two cannot name, else the name without its version."""
+    if symbol.startswith("0x") or "!0x" in symbol or symbol in ("[unknown]", "_init"):
+        return "?"
+    return "?" if symbol.endswith("@plt") else symbol.split("@")[0]
+
+
+def addresses(path):
+    """Every value of each name in the symbol tables of a file, or of the kernel."""
+    values = collections.defaultdict(set)
+    if path == "[kernel]":
+        for line in Path("/proc/kallsyms").read_text().splitlines():
+            address, _, name = line.split()[:3]
+            values[name].add(int(address, 16))
+        return values
+    files = [path]
+    notes = subprocess.run(["readelf", "-n", path], capture_output=True, text=True, check=False)
+    if found := re.search(r"Build ID: ([0-9a-f]+)", notes.stdout):
+        files.append(f"/usr/lib/debug/.build-id/{found[1][:2]}/{found[1][2:]}.debug")
+    for file in files:
+        table = subprocess.run(["readelf", "-Ws", file], capture_output=True, text=True, check=False)
+        for line in table.stdout.splitlines():
+            cells = line.split()
+            if len(cells) == 8 and cells[3] in ("FUNC", "NOTYPE", "IFUNC"):
+                values[cells[7].split("@")[0]].add(int(cells[1], 16))
+    return values
+
+
+def assert_equal_but_for_aliases(rows, theirs):
+    """Per comm and image the samples are equal; names differ only at the same address."""
+    mine, paths = collections.Counter(), {}
+    for row in rows:
+        image = row["image"].rsplit("/", 1)[-1]
+        paths[image] = row["image"]
+        mine[row["comm"], image, nameless(row["symbol"])] += row["samples"]
+    mine.subtract(theirs)
+    by_image = collections.defaultdict(dict)
+    for (comm, image, symbol), count in mine.items():
+        if count:
+            by_image[comm, image][symbol] = count
+    for (comm, image), counts in by_image.items():
+        assert sum(counts.values()) == 0, (comm, image, counts)
+        values = addresses(paths.get(image, image))
+        for symbol, count in counts.items():
+            if symbol == "?":
+                continue
+            aliases = [name for name in counts if name == "?" or values[name] & values[symbol]]
+            others = sum(counts[name] for name in aliases if name != symbol)
+            assert abs(count + others) <= abs(others), (comm, image, symbol, counts)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_recording_of_any_kind_gives_perfs_answer(perf, recorded, tmp_path, kind):
+    """Totals are those of `perf report --stats`, weights its periods, rows its rows."""
+    path, store = recorded(kind), str(tmp_path / "s")
+    done = opctl("--session-dir", store, "import", str(path))
+    assert done["samples"] == perf_samples(perf, path)
+    assert (done["complete"], done["detail"]) == (True, "")
+    rows, weights = perf_rows(perf, path)
+    without_ids = kind in ("compressed", "pipe")  # then kernel and vdso stay nameless, by contract
+    for event in done["events"]:
+        answer = opctl("--session-dir", store, "report", "--top", "0", "-e", event)
+        theirs = rows[event]
+        assert (answer["event"], answer["total"]) == (event, sum(theirs.values()))
+        assert answer["weight_total"] == weights[event]
+        assert answer["weight_total"] == sum(row["weight"] for row in answer["rows"])
+        mine = answer["rows"]
+        if without_ids:
+            mine = [row for row in mine if row["image"] not in ("[kernel]", "[vdso]")]
+            theirs = {key: n for key, n in theirs.items() if key[1] not in ("[kernel]", "[vdso]")}
+        assert_equal_but_for_aliases(mine, theirs)
+
+
+def test_images_and_names_are_spelled_as_the_contract_says(recorded, tmp_path):
+    """Images are full paths or words in brackets, symbols and comms text, modes one of two."""
+    opctl("--session-dir", str(tmp_path / "s"), "import", str(recorded("no-chains")))
+    keys = "comm,pid,image,symbol,event,mode"
+    answer = opctl("--session-dir", str(tmp_path / "s"), "report", "--sort", keys, "--top", "0")
+    for row in answer["rows"]:
+        assert re.fullmatch(r"/.*|\[[a-z0-9_]+\]", row["image"]), row
+        assert not row["image"].endswith(" (deleted)")
+        assert row["symbol"] and isinstance(row["symbol"], str)
+        assert row["mode"] in ("user", "kernel")
+        assert (row["comm"] == "swapper") == (row["pid"] == 0)
+        assert row["comm"]
+        if row["image"] == "[kernel]":
+            assert row["mode"] == "kernel"
+    images = {row["image"] for row in answer["rows"]}
+    assert images >= {"[kernel]", "[anon]", "[vdso]"}
+
+
+def test_processes_have_the_names_they_gave_themselves(recorded, tmp_path):
+    """After prctl, pthread_setname and exec, samples are the new name's, those before the old's."""
+    opctl("--session-dir", str(tmp_path / "s"), "import", str(recorded("own-children")))
+    rows = opctl(
+        "--session-dir", str(tmp_path / "s"), "report", "--sort", "comm,symbol", "--top", "0"
+    )["rows"]
+    named = collections.Counter()
+    for row in rows:
+        named[row["comm"], row["symbol"]] += row["samples"]
+    assert named["renamed", "child_work"] > 30
+    assert named["lonely", "thread_work"] > 30
+    assert named["busy", "before_exec_work"] > 30
+    assert named["busy", "child_work"] == named["busy", "thread_work"] == 0
+
+
+def test_two_stores_answer_to_the_byte(recorded, tmp_path):
+    """Several events, all keys, imported into two stores at two times: the same bytes."""
+    answers = []
+    for name in ("one", "two"):
+        store = str(tmp_path / name)
+        opctl("--session-dir", store, "import", str(recorded("several-events")))
+        for event in ("cpu-clock", "page-faults"):
+            words = ["report", "--sort", "comm,pid,image,symbol,mode", "--top", "0", "-e", event]
+            command = [BIN / "opctl", "--format", "json", "--session-dir", store, *words]
+            first, again = (
+                subprocess.run(command, capture_output=True, check=True).stdout for _ in range(2)
+            )
+            assert first == again
+            answers.append(first)
+    assert answers[:2] == answers[2:]
+
+
+def test_a_directory_of_perf_is_refused_with_a_word(perf, busy, tmp_path):
+    """What `perf record --threads` writes is no file: status 1 and its name."""
+    folder = tmp_path / "threads.data"
+    command = [perf, "record", "--threads", "-a", "-e", "cpu-clock", "-o", str(folder)]
+    judged(*command, "--", str(busy), "plain", "0.05")
+    folder.mkdir(exist_ok=True)
+    if folder.is_file():
+        pytest.skip("this perf writes one file")
+    command = [BIN / "opctl", "--session-dir", str(tmp_path / "s"), "import", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert str(folder) in done.stderr
+    assert "Traceback" not in done.stderr
+    with contextlib.suppress(OSError):
+        (tmp_path / "s").rmdir()
