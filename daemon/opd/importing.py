@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from opd.errors import OpdError, RecordFileError
+from opd.process import die_with, name_process
 from opd.sampling.live import image_info, make_window
 from opd.sampling.window import EventInfo, RunInfo
 from opd.store.writer import StoreWriter
@@ -258,7 +259,10 @@ def main() -> int:
     parser.add_argument("--fd", type=int, required=True)
     parser.add_argument("--name", default="")
     parser.add_argument("--origin", default="")
+    parser.add_argument("--parent", type=int, default=0)
     options = parser.parse_args()
+    die_with(options.parent)
+    name_process("opd-import")
     try:
         result: dict[str, Any] = import_perf_data(
             options.fd, options.directory, name=options.name, origin=options.origin

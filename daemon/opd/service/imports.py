@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ def import_in_child(fd: int, directory: Path, *, name: str, origin: str) -> dict
     Raises what it raises, and OperationFailedError when the child crashes.
     """
     command = [sys.executable, "-m", "opd.importing", "--directory", str(directory)]
-    command += [f"--fd={fd}", f"--name={name}", f"--origin={origin}"]
+    command += [f"--fd={fd}", f"--name={name}", f"--origin={origin}", f"--parent={os.getpid()}"]
     try:
         done = subprocess.run(
             command, pass_fds=[fd], capture_output=True, timeout=IMPORT_TIMEOUT_S, check=False

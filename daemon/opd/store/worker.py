@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import collections
 import contextlib
-import ctypes
 import importlib
 import os
 import resource
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opd.errors import OpdError, StoreError
+from opd.process import die_with, name_process
 from opd.store import messages
 from opd.store.writer import StoreWriter
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 DEFAULT_MEMORY_BYTES = 512 << 20
 DEFAULT_RESOLVER = "opd.symbols.resolver:Resolver"
 
-_PR_SET_PDEATHSIG = 1
 # Reading the process's own memory costs the kernel a walk of its pages.
 _REPORT_SECONDS = 5.0
 
@@ -44,7 +43,8 @@ _REPORT_SECONDS = 5.0
 def main(arguments: list[str] | None = None) -> int:
     """Serve one daemon; the exit status is 1 when the store could not be opened."""
     options = _parse(arguments)
-    _die_with(options.parent)
+    die_with(options.parent)
+    name_process("opd-store")
     # The daemon is asked to stop; the worker stores what that brings first.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -66,14 +66,6 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--memory-bytes", type=int, default=DEFAULT_MEMORY_BYTES)
     parser.add_argument("--resolver", default=DEFAULT_RESOLVER, help="MODULE:NAME")
     return parser.parse_args(arguments)
-
-
-def _die_with(parent: int) -> None:
-    """Be killed when the daemon's thread that started this process ends."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if parent and os.getppid() != parent:
-        sys.exit(1)  # it ended before the call
 
 
 def _resolver(name: str) -> Callable[[RunInfo], NameSource]:
