@@ -14,30 +14,31 @@ import pytest
 from places import BIN
 
 SEPARATOR = "\x01"
-TRIES = 6  # perf 6.1 aborts now and then, recording and reading
+TRIES = 3  # perf 6.1 aborts now and then, recording and reading
 
-# How it is recorded, and whether the whole machine is.
+# Of the whole machine where that is possible: beside a running opd, kernels up to 6.18 at
+# least put opd's MMAP2 flag for build-ids into the records of perf's events on one task, where
+# an inode stands, and perf aborts.
 KINDS = {
-    "several-events": (["-a", "-g", "-F", "499", "-e", "cpu-clock,page-faults"], True),
-    "no-chains": (["-a", "-F", "499", "-e", "cpu-clock"], True),
-    "dwarf-stacks": (["--call-graph", "dwarf,4096", "-F", "199", "-e", "cpu-clock"], False),
-    "fixed-period": (["-g", "-c", "2000000", "-e", "cpu-clock"], False),
-    "mixed-periods": (
-        ["-e", "cpu-clock/freq=499/,page-faults/period=3/,task-clock/period=3000000/"],
-        False,
-    ),
-    "every-fault": (["-g", "-c", "1", "-e", "page-faults"], False),
-    "own-children": (["-g", "-F", "999", "-e", "cpu-clock"], False),
-    "per-thread-without-times": (["--per-thread", "-F", "999", "-e", "cpu-clock"], False),
-    "monotonic-clock": (["-a", "-g", "-k", "CLOCK_MONOTONIC", "-F", "499", "-e", "cpu-clock"], True),
-    "levels": (["-g", "-F", "499", "-e", "cpu-clock:u,cpu-clock:k"], False),
-    "everything-beside": (
-        [*("-d", "-W", "--sample-cpu", "--switch-events", "--namespaces"), "-e", "cpu-clock"],
-        False,
-    ),
-    "build-ids-in-mappings": (["--buildid-mmap", "-g", "-F", "499", "-e", "cpu-clock"], False),
-    "compressed": (["-z", "-g", "-F", "499", "-e", "cpu-clock:u"], False),
-    "pipe": (["-g", "-F", "499", "-e", "cpu-clock:u", "-o", "-"], False),
+    "several-events": ["-a", "-g", "-F", "499", "-e", "cpu-clock,page-faults"],
+    "no-chains": ["-a", "-F", "499", "-e", "cpu-clock"],
+    "dwarf-stacks": ["-a", "--call-graph", "dwarf,4096", "-F", "199", "-e", "cpu-clock"],
+    "fixed-period": ["-a", "-g", "-c", "2000000", "-e", "cpu-clock"],
+    "mixed-periods": [
+        *("-a", "-e"),
+        "cpu-clock/freq=499/,page-faults/period=30/,task-clock/period=3000000/",
+    ],
+    "own-children": ["-g", "-F", "999", "-e", "cpu-clock"],
+    "per-thread-without-times": ["--per-thread", "-F", "999", "-e", "cpu-clock"],
+    "monotonic-clock": ["-a", "-g", "-k", "CLOCK_MONOTONIC", "-F", "499", "-e", "cpu-clock"],
+    "levels": ["-a", "-g", "-F", "499", "-e", "cpu-clock:u,cpu-clock:k"],
+    "everything-beside": [
+        *("-a", "-d", "-W", "--sample-cpu", "--switch-events", "--namespaces", "-F", "499"),
+        *("-e", "cpu-clock"),
+    ],
+    "build-ids-in-mappings": ["-a", "--buildid-mmap", "-g", "-F", "499", "-e", "cpu-clock"],
+    "compressed": ["-a", "-z", "-g", "-F", "499", "-e", "cpu-clock:u"],
+    "pipe": ["-a", "-g", "-F", "499", "-e", "cpu-clock:u", "-o", "-"],
 }
 
 
@@ -80,15 +81,15 @@ def recorded(perf, load, busy, tmp_path_factory):
     def record(kind):
         if kind not in made:
             path = tmp_path_factory.mktemp("recorded") / f"{kind}.data"
-            options, _ = KINDS[kind]
+            options = KINDS[kind]
             program = ["bash", str(load)]
             if "--per-thread" in options:  # perf then follows one thread and no child
                 program = [str(busy), "plain", "0.2"]
-            if "-o" not in options:
-                options = [*options, "-o", str(path)]
-            out = judged(perf, "record", *options, "--", *program)
-            if "-" in options and out is not None:
-                path.write_bytes(out)
+            if "-o" in options:
+                out = judged(perf, "record", *options, "--", *program)
+                path.write_bytes(out or b"")
+            else:
+                out = judged(perf, "record", *options, "-o", str(path), "--", *program)
             made[kind] = path if out is not None else None
         if made[kind] is None:
             pytest.skip(f"perf cannot record {kind} here")
@@ -224,16 +225,16 @@ def test_images_and_names_are_spelled_as_the_contract_says(recorded, tmp_path):
 
 def test_processes_have_the_names_they_gave_themselves(recorded, tmp_path):
     """After prctl, pthread_setname and exec, samples are the new name's, those before the old's."""
-    opctl("--session-dir", str(tmp_path / "s"), "import", str(recorded("own-children")))
+    opctl("--session-dir", str(tmp_path / "s"), "import", str(recorded("no-chains")))
     rows = opctl(
         "--session-dir", str(tmp_path / "s"), "report", "--sort", "comm,symbol", "--top", "0"
     )["rows"]
     named = collections.Counter()
     for row in rows:
         named[row["comm"], row["symbol"]] += row["samples"]
-    assert named["renamed", "child_work"] > 30
-    assert named["lonely", "thread_work"] > 30
-    assert named["busy", "before_exec_work"] > 30
+    assert named["renamed", "child_work"] > 15
+    assert named["lonely", "thread_work"] > 15
+    assert named["busy", "before_exec_work"] > 15
     assert named["busy", "child_work"] == named["busy", "thread_work"] == 0
 
 

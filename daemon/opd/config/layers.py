@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -130,12 +129,14 @@ def _layers(
             if len(text) > _FILE_BYTES_MOST:
                 problems.append(Problem(f"{file}", "", "larger than 1 MiB"))
                 continue
+            import tomllib  # only where there is a file: start-up has a budget
+
             yield f"{file}", tomllib.loads(text.decode())
         except OSError as error:
             problems.append(Problem(f"{file}", "", f"cannot read it: {error.strerror}"))
         except UnicodeDecodeError as error:
             problems.append(Problem(f"{file}", "", f"expected UTF-8, byte {error.start} is not"))
-        except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+        except (RecursionError, ValueError) as error:  # TOMLDecodeError is a ValueError
             problems.append(Problem(f"{file}", "", f"expected TOML: {error}"))
 
 

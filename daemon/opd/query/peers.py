@@ -9,7 +9,6 @@ could bring its own; so the server first asks itself who it is.
 from __future__ import annotations
 
 import os
-import secrets
 
 import zmq
 
@@ -41,7 +40,7 @@ def parse_peer(address: str) -> Peer | None:
 
 def peer_uids_are_genuine(context: zmq.Context[zmq.Socket[bytes]]) -> bool:
     """Whether this libzmq tells a peer's true uid: asked of a socket pair of our own."""
-    word = secrets.token_hex(16)
+    word = os.urandom(16).hex()
     address = f"ipc://@opd-{word}"  # an abstract name leaves no file
     with context.socket(zmq.ROUTER) as router, context.socket(zmq.DEALER) as dealer:
         for one in (router, dealer):

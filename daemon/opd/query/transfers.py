@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import tempfile
 import threading
 import time
@@ -93,7 +92,7 @@ class Transfers:
                     f"import: {len(self._open)} transfers are open, {mine} of them yours",
                     hint=f"at most {PER_PEER} a connection and {ALTOGETHER} altogether",
                 )
-            key = secrets.token_hex(8)
+            key = os.urandom(8).hex()
             self._open[key] = Transfer(
                 owner, file, name=name, origin=origin, mtime_ns=params.get("mtime_ns")
             )

@@ -11,10 +11,10 @@ from opd.errors import OperationFailedError
 from opd.query.backend import report_answer
 from opd.service.imports import import_in_child
 from opd.service.status import status_of
-from opd.store.queries import open_reader
 
 if TYPE_CHECKING:
     from opd.service.daemon import Daemon
+    from opd.store.queries import Reader
 
 DUMP_TIMEOUT_S = 60.0
 
@@ -24,6 +24,11 @@ class Answers:
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
+
+    def _reader(self) -> Reader:
+        from opd.store.queries import open_reader  # start-up has a budget
+
+        return open_reader(self._daemon.directory)
 
     def hello(self) -> dict[str, Any]:
         """Give the session that answers and what this daemon can do."""
@@ -37,7 +42,7 @@ class Answers:
     def status(self) -> dict[str, Any]:
         """Give the contract's status, without ``messages``."""
         daemon = self._daemon
-        with open_reader(daemon.directory) as reader:
+        with self._reader() as reader:
             quality = reader.quality(session=daemon.session)
         with daemon.state_lock:
             return status_of(
@@ -50,7 +55,7 @@ class Answers:
     def report(self, params: dict[str, Any]) -> dict[str, Any]:
         """Answer from the store; live: the last hour unless asked otherwise."""
         live = daemon_is_live(self._daemon) and "session" not in params
-        with open_reader(self._daemon.directory) as reader:
+        with self._reader() as reader:
             return report_answer(reader, {"session": self._daemon.session} | params, live=live)
 
     def top(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -64,7 +69,7 @@ class Answers:
 
     def events(self) -> dict[str, Any]:
         """Give the events of the session that answers."""
-        with open_reader(self._daemon.directory) as reader:
+        with self._reader() as reader:
             return {"events": msgspec.to_builtins(reader.events(self._daemon.session))}
 
     def doctor(self) -> dict[str, Any]:

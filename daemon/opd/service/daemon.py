@@ -7,7 +7,6 @@ import resource
 import signal
 import threading
 import time
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -173,7 +172,7 @@ class Daemon:
         host, release = this_host()
         self.link.open_run(
             RunInfo(
-                run=uuid.uuid4().hex,
+                run=os.urandom(16).hex(),
                 boot=boot_id(),
                 kind="live",
                 session=LIVE_SESSION,

@@ -6,8 +6,6 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-import psutil
-
 if TYPE_CHECKING:
     from opd.sampling.live import LiveSampling
 
@@ -22,6 +20,8 @@ def self_cpu_seconds() -> float:
 
 def self_pss_bytes() -> int:
     """Give this process's proportional set size in bytes."""
+    import psutil  # asked for seldom, and start-up has a budget
+
     return int(psutil.Process().memory_full_info().pss)
 
 
