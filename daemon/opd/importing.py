@@ -220,6 +220,8 @@ class _Import:
         }
         self._samples += counts["samples"]
         window = make_window(native, self._sequence, start_ns, end_ns, quality)
+        # Whose samples a LOST record counts is not told apart here.
+        window.event_quality = [{**one, "ring_full": lost} for one in native.event_counts]
         self._sequence += 1
         if self._progress is not None:
             self._progress(min(stats.bytes, self._size), self._size)

@@ -42,6 +42,7 @@ class Condensed(NamedTuple):
     row_columns: tuple[Column, ...]
     sfile_unit: Column
     kind_hits: tuple[int, int, int]
+    event_kinds: list[tuple[int, int, int]]
     hits: int
 
 
@@ -129,6 +130,7 @@ class Condenser:
             ),
             sfile_unit=Column(done.sfile_unit, 8, done.sfiles),
             kind_hits=tuple(done.kind_hits),
+            event_kinds=[tuple(done.event_kinds[3 * i : 3 * i + 3]) for i in range(done.events)],
             hits=done.hits,
         )
 

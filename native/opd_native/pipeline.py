@@ -41,6 +41,7 @@ class NativeWindow:
     frames: int
     columns: dict[str, bytes]
     counts: dict[str, int]
+    event_counts: list[dict[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,12 @@ def unpack_window(pointer: Any) -> NativeWindow:
             for name, size, length in _COLUMNS
         }
         columns["stack_start"] = bytes(ffi.buffer(pointer.stack_start, 4 * (counts["stacks"] + 1)))
-        return NativeWindow(columns=columns, counts=struct_values(pointer.counts), **counts)
+        return NativeWindow(
+            columns=columns,
+            counts=struct_values(pointer.counts),
+            event_counts=[struct_values(pointer.event_counts[i]) for i in range(pointer.events)],
+            **counts,
+        )
     finally:
         lib.opd_window_free(pointer)
 

@@ -146,6 +146,10 @@ class Sampler:
         lib.opd_sampler_stats(self._pointer, stats)
         return struct_values(stats[0])
 
+    def lost(self, event: int) -> int:
+        """Give the samples of an event that the rings lost so far."""
+        return int(lib.opd_sampler_lost(self._pointer, event))
+
     def times(self, event: int) -> tuple[int, int]:
         """Give the enabled and the running time of an event, ns summed over CPUs."""
         enabled, running = ffi.new("uint64_t *"), ffi.new("uint64_t *")

@@ -149,6 +149,7 @@ opd_attribute_sample(struct opd_pipeline *pipeline, unsigned event, const struct
 {
     struct opd_tables *tables = &pipeline->tables[pipeline->active];
     struct opd_window_counts *counts = &tables->counts;
+    struct opd_event_counts *of_event = &tables->events[event];
     bool kernel = mode_is_kernel(record);
 
     if (record->time != 0) {
@@ -185,7 +186,7 @@ opd_attribute_sample(struct opd_pipeline *pipeline, unsigned event, const struct
         memo->stack = build_stack(pipeline, record, kernel, maps, memo);
         if (memo->stack == OPD_INTERN_FULL) {
             memo->key = 0;
-            counts->hash_full++;
+            of_event->hash_full++;
             return;
         }
     }
@@ -209,16 +210,16 @@ opd_attribute_sample(struct opd_pipeline *pipeline, unsigned event, const struct
         record->has & OPD_HAS_PERIOD ? record->u.sample.period : pipeline->events[event].period;
     if (number == OPD_INTERN_FULL || opd_profile_hash_add(opd_hash_pair_active(pipeline->pair),
                                                           number, memo->stack, weight) != 0) {
-        counts->hash_full++;
+        of_event->hash_full++;
         return;
     }
-    counts->samples++;
+    of_event->samples++;
     if (memo->degraded & DEGRADED_NO_MAPPING)
-        counts->no_mapping++;
+        of_event->no_mapping++;
     if (memo->degraded & DEGRADED_TRUNCATED)
-        counts->stack_truncated++;
+        of_event->stack_truncated++;
     if (memo->degraded & DEGRADED_UNWIND)
-        counts->unwind_failed++;
+        of_event->unwind_failed++;
     if (pipeline->events[event].precise && !(record->misc & OPD_MISC_EXACT_IP))
-        counts->inexact_ip++;
+        of_event->inexact_ip++;
 }

@@ -388,6 +388,8 @@ group_rows(struct opd_condenser *condenser, uint32_t no_name, struct opd_condens
         uint32_t symbol = leaf == NO_LEAF ? no_name : condenser->frame_names[leaf].name;
         uint32_t kind = leaf == NO_LEAF ? 2 : condenser->frame_names[leaf].kind;
         out->kind_hits[kind] += window->row_hits[i];
+        out->event_kinds[3 * window->sfile_event[window->row_sfile[i]] + kind] +=
+            window->row_hits[i];
         out->hits += window->row_hits[i];
         sorting[i] = (struct sort_row){.key = (uint64_t)window->row_sfile[i] << 32 | symbol,
                                        .hits = window->row_hits[i],
@@ -438,8 +440,12 @@ make_room(struct opd_condenser *condenser)
 {
     const struct opd_condense_window *window = &condenser->window;
     struct opd_condensed *out = &condenser->out;
-    size_t rows = window->rows, stacks = window->stacks, frames = window->frames;
-    size_t bytes = 8 * (rows * 5 + window->sfiles) + 4 * (rows * 3 + stacks * 3 + frames) + 64;
+    size_t rows = window->rows, stacks = window->stacks, frames = window->frames, events = 0;
+    for (uint32_t i = 0; i < window->sfiles; i++)
+        if (window->sfile_event[i] >= events)
+            events = window->sfile_event[i] + 1u;
+    size_t bytes =
+        8 * (rows * 5 + window->sfiles + 3 * events) + 4 * (rows * 3 + stacks * 3 + frames) + 64;
     char *at = malloc(bytes);
     condenser->sorting = malloc((rows + 1) * sizeof *condenser->sorting);
     condenser->out_memory = at;
@@ -457,6 +463,7 @@ make_room(struct opd_condenser *condenser)
     PLACE(row_hits, rows);
     PLACE(row_excess, rows);
     PLACE(sfile_unit, window->sfiles);
+    PLACE(event_kinds, 3 * events);
     PLACE(group_sfile, rows);
     PLACE(group_symbol, rows);
     PLACE(row_sfile, rows);
@@ -465,6 +472,8 @@ make_room(struct opd_condenser *condenser)
     PLACE(new_shared, stacks);
     PLACE(rest, frames);
 #undef PLACE
+    out->events = (uint32_t)events;
+    memset(out->event_kinds, 0, sizeof *out->event_kinds * 3 * events);
     return 0;
 }
 

@@ -39,7 +39,8 @@ _Static_assert(sizeof(struct opd_frame) == 12, "interned as bytes: no padding");
 struct opd_tables {
     struct opd_intern *stacks;
     struct opd_intern *sfiles;
-    struct opd_window_counts counts;
+    struct opd_window_counts counts; // times, idle; the rest is in `events`
+    struct opd_event_counts events[OPD_EVENTS_MAX];
 };
 
 // Known chains: the whole way from raw addresses to an interned stack costs

@@ -50,6 +50,7 @@ struct opd_sampler {
 
     struct opd_sampler_stats totals;
     uint64_t closed_lost_samples, closed_lost_sideband; // of rings closed since
+    uint64_t closed_lost[OPD_EVENTS_MAX];
 };
 
 void
@@ -317,6 +318,8 @@ close_ring(struct opd_sampler *sampler, size_t index)
 {
     struct opd_ring *ring = &sampler->rings[index];
     opd_ring_read_lost(ring);
+    for (unsigned i = 0; i < ring->event_count; i++)
+        sampler->closed_lost[i] += larger(&ring->events[i]);
     sampler->closed_lost_samples += ring_lost(ring);
     sampler->closed_lost_sideband += larger(&ring->sideband);
     opd_ring_close(ring);
@@ -572,6 +575,20 @@ opd_sampler_stats(struct opd_sampler *sampler, struct opd_sampler_stats *stats)
     stats->least_running = sampler->least_running;
     opd_pipeline_stats(sampler->pipeline, &stats->pipeline);
     pthread_mutex_unlock(&sampler->lock);
+}
+
+uint64_t
+opd_sampler_lost(struct opd_sampler *sampler, unsigned event)
+{
+    uint64_t lost = 0;
+    pthread_mutex_lock(&sampler->lock);
+    if (event < sampler->attr_count) {
+        lost = sampler->closed_lost[event];
+        for (size_t i = 0; i < sampler->ring_count; i++)
+            lost += larger(&sampler->rings[i].events[event]);
+    }
+    pthread_mutex_unlock(&sampler->lock);
+    return lost;
 }
 
 int

@@ -52,7 +52,7 @@ align8(size_t bytes)
 
 // One allocation for the struct and all its columns.
 static struct opd_window *
-window_alloc(uint32_t rows, uint32_t sfiles, uint32_t stacks, uint32_t frames)
+window_alloc(uint32_t rows, uint32_t sfiles, uint32_t stacks, uint32_t frames, uint32_t events)
 {
     struct opd_window *window = NULL;
     for (int pass = 0; pass < 2; pass++) {
@@ -79,6 +79,7 @@ window_alloc(uint32_t rows, uint32_t sfiles, uint32_t stacks, uint32_t frames)
         COLUMN(stack_flags, stacks);
         COLUMN(frame_image, frames);
         COLUMN(frame_address, frames);
+        COLUMN(event_counts, events);
 #undef COLUMN
         if (pass == 0) {
             window = malloc(at);
@@ -90,6 +91,7 @@ window_alloc(uint32_t rows, uint32_t sfiles, uint32_t stacks, uint32_t frames)
     window->sfiles = sfiles;
     window->stacks = stacks;
     window->frames = frames;
+    window->events = events;
     return window;
 }
 
@@ -129,10 +131,30 @@ pack_stacks(struct opd_window *window, const struct opd_intern *stacks)
     window->stack_start[window->stacks] = at;
 }
 
+static void
+pack_counts(struct opd_window *window, struct opd_tables *tables)
+{
+    struct opd_window_counts *sum = &tables->counts;
+    for (uint32_t i = 0; i < window->events; i++) {
+        const struct opd_event_counts *event = &tables->events[i];
+        window->event_counts[i] = *event;
+        sum->samples += event->samples;
+        sum->hash_full += event->hash_full;
+        sum->no_mapping += event->no_mapping;
+        sum->stack_truncated += event->stack_truncated;
+        sum->unwind_failed += event->unwind_failed;
+        sum->inexact_ip += event->inexact_ip;
+    }
+    window->counts = *sum;
+    memset(sum, 0, sizeof *sum);
+    memset(tables->events, 0, sizeof *tables->events * window->events);
+}
+
 // Packs and empties the finished tables, which are the reader's until it asks
 // for the next swap.
 static int
-pack(struct opd_profile_hash *hash, struct opd_tables *tables, struct opd_window **out)
+pack(struct opd_profile_hash *hash, struct opd_tables *tables, uint32_t events,
+     struct opd_window **out)
 {
     size_t bound = opd_profile_hash_bound(hash);
     struct opd_hash_entry *entries = malloc((bound + 1) * sizeof *entries);
@@ -144,7 +166,7 @@ pack(struct opd_profile_hash *hash, struct opd_tables *tables, struct opd_window
     // Room for the bound first: the tables are only emptied when nothing can
     // fail any more.
     struct opd_window *window =
-        window_alloc((uint32_t)bound, opd_intern_count(tables->sfiles), stacks, frames);
+        window_alloc((uint32_t)bound, opd_intern_count(tables->sfiles), stacks, frames, events);
     if (window == NULL) {
         free(entries);
         return -ENOMEM;
@@ -159,8 +181,7 @@ pack(struct opd_profile_hash *hash, struct opd_tables *tables, struct opd_window
     free(entries);
     pack_sfiles(window, tables->sfiles);
     pack_stacks(window, tables->stacks);
-    window->counts = tables->counts;
-    memset(&tables->counts, 0, sizeof tables->counts);
+    pack_counts(window, tables);
     opd_intern_reset(tables->stacks);
     opd_intern_reset(tables->sfiles);
     *out = window;
@@ -175,7 +196,7 @@ opd_pipeline_take(struct opd_pipeline *pipeline, int timeout_ms, struct opd_wind
     if (rc != 0)
         return rc;
     // `active` changed before the pair did; the request's completion orders it.
-    return pack(finished, &pipeline->tables[pipeline->active ^ 1], window);
+    return pack(finished, &pipeline->tables[pipeline->active ^ 1], pipeline->event_count, window);
 }
 
 int

@@ -152,7 +152,9 @@ def addresses(path):
     if found := re.search(r"Build ID: ([0-9a-f]+)", notes.stdout):
         files.append(f"/usr/lib/debug/.build-id/{found[1][:2]}/{found[1][2:]}.debug")
     for file in files:
-        table = subprocess.run(["readelf", "-Ws", file], capture_output=True, text=True, check=False)
+        table = subprocess.run(
+            ["readelf", "-Ws", file], capture_output=True, text=True, check=False
+        )
         for line in table.stdout.splitlines():
             cells = line.split()
             if len(cells) == 8 and cells[3] in ("FUNC", "NOTYPE", "IFUNC"):

@@ -242,6 +242,8 @@ def test_odd_samples_are_all_kept(tmp_path):
     assert by_comm["demo", "cpu-clock", "/nonexistent/demo"]["samples"] == 1
     faults = report(tmp_path / "s", "-e", "page-faults")
     assert faults["total"] == 1
+    assert faults["quality"]["frames"] == {"named": 0, "ranges": 0, "unknown": 1}
+    assert faults["quality"]["degraded"]["no_mapping"] == 0
     assert faults["event"] == "page-faults"
     assert answer["quality"]["degraded"]["no_mapping"] == 2
 

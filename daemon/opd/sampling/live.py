@@ -69,6 +69,7 @@ class LiveSampling:
         self._cut_lock = threading.Lock()
         self._sequence = 0
         self._counted = Counted()
+        self._lost: list[int] = [0] * len(requests)
         self._samples = self._idle = 0
         try:
             self._sampler = Sampler(
@@ -153,6 +154,7 @@ class LiveSampling:
             window = make_window(
                 native, self._sequence, self._window_start, max(end, self._window_start), quality
             )
+            window.event_quality = self._event_quality(native)
             self._sequence += 1
             self._window_start, self._window_start_monotonic = end, end_monotonic
             return window
@@ -169,6 +171,14 @@ class LiveSampling:
     def stats(self) -> dict[str, Any]:
         """Give the native statistics, and samples and idle samples in finished windows."""
         return {**self._sampler.stats(), "samples": self._samples, "idle": self._idle}
+
+    def _event_quality(self, native: NativeWindow) -> list[dict[str, int]]:
+        lost = [self._sampler.lost(event) for event in range(len(self.events))]
+        before, self._lost = self._lost, lost
+        return [
+            {**counts, "ring_full": now - then}
+            for counts, now, then in zip(native.event_counts, lost, before, strict=False)
+        ]
 
     def _quality(
         self, native: NativeWindow, stats: dict[str, Any], elapsed_ns: int
@@ -207,6 +217,7 @@ def make_window(
         sfiles=native.sfiles,
         stacks=native.stacks,
         quality=quality,
+        event_quality=native.event_counts,
         **native.columns,
     )
 

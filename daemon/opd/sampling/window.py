@@ -67,6 +67,17 @@ class ImageInfo(msgspec.Struct, frozen=True):
     end: int = 0
 
 
+EVENT_QUALITY = (
+    "samples",
+    "ring_full",
+    "hash_full",
+    "no_mapping",
+    "stack_truncated",
+    "unwind_failed",
+    "inexact_ip",
+)
+
+
 class Window(msgspec.Struct):
     """The hits of one stretch of time, as packed columns.
 
@@ -75,7 +86,8 @@ class Window(msgspec.Struct):
     image uid of the leaf, 16 bytes comm. ``stack_start`` has ``stacks + 1``
     u32 indices into ``frame_image`` (u32 uid) and ``frame_address`` (u64),
     leaf first. A file's address is the offset in the file. Times are
-    CLOCK_REALTIME ns.
+    CLOCK_REALTIME ns. ``quality`` sums over events, ``event_quality`` has what
+    can be told apart (EVENT_QUALITY) for each event of the run.
     """
 
     sequence: int
@@ -100,3 +112,4 @@ class Window(msgspec.Struct):
     frame_image: bytes
     frame_address: bytes
     quality: dict[str, int]
+    event_quality: list[dict[str, int]] = []

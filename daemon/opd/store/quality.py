@@ -2,7 +2,10 @@
 
 ``hz_effective`` is ``hz_asked * (1 - throttled / elapsed) * taken / (taken +
 lost)``: throttled and elapsed in CPU time (wall-clock time times CPUs), taken
-and lost in samples of all events. It is None for an event with a fixed period.
+and lost in samples. It is None for an event with a fixed period.
+
+Of a run of several events, what can be told apart (EVENT_COLUMNS) is that of
+the event asked for; windows dropped, throttling and idle are of all events.
 
 ``windows.missing`` are the gaps in the run's sequence numbers: between the
 windows of the range, and before the first one when the range is open at its
@@ -13,7 +16,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from opd.store.schema import QUALITY_COLUMNS
+import msgspec
+
+from opd.store.schema import EVENT_COLUMNS, EVENTS, QUALITY_COLUMNS
 
 if TYPE_CHECKING:
     import sqlite3
@@ -34,6 +39,7 @@ class Stretch(NamedTuple):
     where: str
     values: tuple[int, ...]
     from_start: bool
+    event: int | None = None  # only this event's, where it can be told apart
 
 
 def stretch_of(
@@ -68,7 +74,10 @@ def read_quality(
             continue
         have += count
         missing += last + 1 - (0 if stretch.from_start else first) - count
-        for name, value in zip(QUALITY_COLUMNS, row, strict=True):
+        of_run = dict(zip(QUALITY_COLUMNS, row, strict=True))
+        if stretch.event is not None:
+            of_run |= _of_event(connection, stretch, stretch.event)
+        for name, value in of_run.items():
             sums[name] += value
     hz = event.hz if event else None
     return {
@@ -86,6 +95,20 @@ def read_quality(
             "unknown": sums["frames_unknown"],
         },
     }
+
+
+def _of_event(connection: sqlite3.Connection, stretch: Stretch, event: int) -> dict[str, int]:
+    """EVENT_COLUMNS of one event of the stretch, from the windows' ``extra``."""
+    sums = dict.fromkeys(EVENT_COLUMNS, 0)
+    for (extra,) in connection.execute(
+        f"SELECT extra FROM windows WHERE {stretch.where}",  # noqa: S608
+        stretch.values,
+    ):
+        events = msgspec.msgpack.decode(extra).get(EVENTS, []) if extra else []
+        if event < len(events):
+            for name, value in zip(EVENT_COLUMNS, events[event], strict=False):
+                sums[name] += value
+    return sums
 
 
 def _effective(hz: int, sums: dict[str, int]) -> float:

@@ -148,7 +148,8 @@ class Reader:
                         minutes_until=run.minutes_until,
                         hours_until=run.hours_until,
                     )
-            stretches = self._stretches(runs, query.since_ns, query.until_ns)
+            only = event.name if together else None
+            stretches = self._stretches(runs, query.since_ns, query.until_ns, only)
             return self._result(query, scan, event=event, runs=runs, stretches=stretches)
 
     def sessions(self) -> list[SessionInfo]:
@@ -197,7 +198,7 @@ class Reader:
         """The quality of a range, see opd.store.quality."""
         with self._snapshot():
             runs = self._runs(self._session(session))
-            stretches = self._stretches(runs, since_ns, until_ns)
+            stretches = self._stretches(runs, since_ns, until_ns, event)
             return read_quality(self._connection, stretches, _find_event(event, runs))
 
     def stacks(self, numbers: Sequence[int]) -> list[StoredStack]:
@@ -272,11 +273,17 @@ class Reader:
 
     @staticmethod
     def _stretches(
-        runs: Sequence[_Run], since_ns: int | None, until_ns: int | None
+        runs: Sequence[_Run], since_ns: int | None, until_ns: int | None, event: str | None
     ) -> list[Stretch]:
-        return [
-            stretch_of(run.id, since_ns, until_ns, run.longest_ns, first=run.first) for run in runs
-        ]
+        """The windows of each run in the range; of one event, where a run has several."""
+        stretches = []
+        for run in runs:
+            stretch = stretch_of(run.id, since_ns, until_ns, run.longest_ns, first=run.first)
+            names = [info.name for info in run.info.events]
+            if event in names and len(names) > 1:
+                stretch = stretch._replace(event=names.index(event))
+            stretches.append(stretch)
+        return stretches
 
     def _result(
         self,

@@ -63,6 +63,22 @@ QUALITY_COLUMNS = (
     "frames_unknown",
 )
 
+# In a run of several events ``extra`` has, under EVENTS, these of each event.
+EVENTS = "events"
+EVENT_COLUMNS = (
+    "samples",
+    "ring_full",
+    "hash_full",
+    "no_mapping",
+    "stack_truncated",
+    "unwind_failed",
+    "inexact_ip",
+    "unnamed",
+    "frames_named",
+    "frames_ranges",
+    "frames_unknown",
+)
+
 _QUALITY_SQL = ",\n  ".join(f"{name} INTEGER NOT NULL DEFAULT 0" for name in QUALITY_COLUMNS)
 
 _ROLLUP_SQL = """

@@ -23,7 +23,7 @@ from opd.store.database import WriterLock, open_writer, printable, transaction
 from opd.store.dictionary import Dictionary, Frames
 from opd.store.names import KIND_NAMED, KIND_RANGE, KIND_UNKNOWN, UNKNOWN, kind_of
 from opd.store.rollup import RollUp
-from opd.store.schema import FILE_NAME, QUALITY_COLUMNS
+from opd.store.schema import EVENT_COLUMNS, EVENTS, FILE_NAME, QUALITY_COLUMNS
 from opd_native.condense import NAME_WORDS, BadWindowError, Condensed, Condenser
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ class StoreWriter:
             ]
         )
         row_block = pack(condensed.row_columns)
-        number = self._add_window(window, condensed.hits, _kinds(condensed))
+        number = self._add_window(window, condensed)
         self._connection.execute(
             "INSERT INTO blocks VALUES (?, ?, ?)", (number, group_block, row_block)
         )
@@ -272,10 +272,12 @@ class StoreWriter:
         }
         return array("I", map(numbers.__getitem__, comms))
 
-    def _add_window(self, window: Window, samples: int, kinds: dict[str, int]) -> int:
-        quality = {"samples": samples, **window.quality, **kinds}
+    def _add_window(self, window: Window, condensed: Condensed) -> int:
+        quality = {"samples": condensed.hits, **window.quality, **_kinds(condensed.kind_hits)}
         known = [int(quality.pop(name, 0)) for name in QUALITY_COLUMNS]
-        extra = {name: value for name, value in quality.items() if value}
+        extra: dict[str, object] = {name: value for name, value in quality.items() if value}
+        if len(window.event_quality) > 1:
+            extra[EVENTS] = _event_quality(window, condensed)
         number = self._connection.execute(
             _ADD_WINDOW,
             (
@@ -371,15 +373,24 @@ def _plus_one(column: array[int]) -> array[int]:
     return array("Q", [number + 1 for number in column])
 
 
-def _kinds(condensed: Condensed) -> dict[str, int]:
+def _kinds(hits: tuple[int, int, int]) -> dict[str, int]:
     """Samples by the kind of their leaf's name."""
-    hits = condensed.kind_hits
     return {
         "frames_named": hits[KIND_NAMED],
         "frames_ranges": hits[KIND_RANGE],
         "frames_unknown": hits[KIND_UNKNOWN],
         "unnamed": hits[KIND_UNKNOWN],
     }
+
+
+def _event_quality(window: Window, condensed: Condensed) -> list[list[int]]:
+    """EVENT_COLUMNS of each event."""
+    rows = []
+    for index, counts in enumerate(window.event_quality):
+        kinds = condensed.event_kinds[index : index + 1]
+        values = {**counts, **_kinds(kinds[0] if kinds else (0, 0, 0))}
+        rows.append([values.get(name, 0) for name in EVENT_COLUMNS])
+    return rows
 
 
 class _Writing:

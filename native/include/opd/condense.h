@@ -50,6 +50,8 @@ struct opd_condensed {
     uint32_t sfiles;
     uint64_t *sfile_unit;
     uint64_t kind_hits[3]; // hits by the kind of their leaf's name
+    uint32_t events;       // one more than the highest event of a row
+    uint64_t *event_kinds; // the same for each event: three an event
     uint64_t hits;
 };
 

@@ -65,6 +65,13 @@ void opd_pipeline_feed(struct opd_pipeline *pipeline, unsigned event,
 int opd_pipeline_snapshot(struct opd_pipeline *pipeline, void (*pause)(void *context),
                           void *context);
 
+// What became of one event's samples in a window; see opd_window_counts.
+struct opd_event_counts {
+    uint64_t samples, hash_full, no_mapping, stack_truncated, unwind_failed, inexact_ip;
+};
+_Static_assert(sizeof(struct opd_event_counts) == 48, "Python reads six u64 an event");
+
+// Summed over events.
 struct opd_window_counts {
     uint64_t samples;               // that became hits
     uint64_t idle;                  // idle samples, apart
@@ -91,6 +98,8 @@ struct opd_window {
     uint8_t *stack_flags;
     uint32_t *frame_image;
     uint64_t *frame_address;
+    uint32_t events;
+    struct opd_event_counts *event_counts;
     struct opd_window_counts counts;
 };
 

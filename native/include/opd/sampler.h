@@ -85,6 +85,9 @@ struct opd_sampler_stats {
 };
 void opd_sampler_stats(struct opd_sampler *sampler, struct opd_sampler_stats *stats);
 
+// Samples of one event that the rings lost so far.
+uint64_t opd_sampler_lost(struct opd_sampler *sampler, unsigned event);
+
 // Enabled and running ns of event `event`, summed over CPUs.
 int opd_sampler_times(struct opd_sampler *sampler, unsigned event, uint64_t *enabled,
                       uint64_t *running);

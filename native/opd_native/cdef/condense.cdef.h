@@ -28,6 +28,8 @@ struct opd_condensed {
     uint32_t sfiles;
     uint64_t *sfile_unit;
     uint64_t kind_hits[3];
+    uint32_t events;
+    uint64_t *event_kinds;
     uint64_t hits;
 };
 struct opd_condenser;

@@ -40,6 +40,9 @@ struct opd_pipeline_options {
     uint32_t sfile_limit, image_limit;
     struct opd_spaces_limits spaces;
 };
+struct opd_event_counts {
+    uint64_t samples, hash_full, no_mapping, stack_truncated, unwind_failed, inexact_ip;
+};
 struct opd_window_counts {
     uint64_t samples, idle, hash_full, no_mapping, stack_truncated, unwind_failed, inexact_ip,
         bad_records, first_time, last_time;
@@ -57,6 +60,8 @@ struct opd_window {
     uint8_t *stack_flags;
     uint32_t *frame_image;
     uint64_t *frame_address;
+    uint32_t events;
+    struct opd_event_counts *event_counts;
     struct opd_window_counts counts;
 };
 struct opd_pipeline_stats {
