@@ -21,9 +21,23 @@ struct sort_row {
     uint32_t sfile;
 };
 
+// Frames by their key, in one cache line each: a window asks for tens of
+// thousands, and most of the time goes into waiting for memory.
+struct frame_slot {
+    uint64_t address;
+    uint32_t image;
+    uint32_t index_caller; // (index + 1) << 1 | caller; 0 = unused
+};
+
+struct frame_table {
+    struct frame_slot *slots; // a power of two, at most half used
+    struct opd_condense_frame *frames;
+    uint32_t slot_count, count, room;
+};
+
 struct opd_condenser {
     uint32_t frame_limit, stack_limit;
-    struct opd_intern *frames; // opd_condense_frame → index
+    struct frame_table frames;
     struct opd_intern *stacks; // flags and frame indices, leaf first → index
     struct opd_condense_name *frame_names;
     struct known_stack *known;
@@ -41,6 +55,72 @@ struct opd_condenser {
     void *out_memory;
 };
 
+static uint32_t
+frame_hash(uint64_t address, uint32_t image, uint32_t caller)
+{
+    uint64_t mixed =
+        (address ^ (uint64_t)image << 40 ^ (uint64_t)caller << 63) * 0x9e3779b97f4a7c15u;
+    return (uint32_t)(mixed ^ mixed >> 29 ^ mixed >> 47);
+}
+
+static int
+frames_grow(struct frame_table *table)
+{
+    uint32_t slot_count = table->slot_count == 0 ? 4096 : table->slot_count * 2;
+    uint32_t room = slot_count / 2;
+    if (slot_count > 1u << 30)
+        return -ENOMEM;
+    struct opd_condense_frame *frames = realloc(table->frames, room * sizeof *frames);
+    if (frames == NULL)
+        return -ENOMEM;
+    table->frames = frames;
+    struct frame_slot *slots = calloc(slot_count, sizeof *slots);
+    if (slots == NULL)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < table->count; i++) {
+        const struct opd_condense_frame *frame = &frames[i];
+        uint32_t at = frame_hash(frame->address, frame->image, frame->caller) & (slot_count - 1);
+        while (slots[at].index_caller != 0)
+            at = (at + 1) & (slot_count - 1);
+        slots[at] =
+            (struct frame_slot){frame->address, frame->image, (i + 1) << 1 | (frame->caller & 1)};
+    }
+    free(table->slots);
+    table->slots = slots;
+    table->slot_count = slot_count;
+    table->room = room;
+    return 0;
+}
+
+// The frame's index, known or new; UINT32_MAX without memory.
+static uint32_t
+frames_put(struct frame_table *table, uint32_t image, uint32_t caller, uint64_t address)
+{
+    if (table->count == table->room && frames_grow(table) != 0)
+        return UINT32_MAX;
+    uint32_t at = frame_hash(address, image, caller) & (table->slot_count - 1);
+    for (;; at = (at + 1) & (table->slot_count - 1)) {
+        struct frame_slot *slot = &table->slots[at];
+        if (slot->index_caller == 0)
+            break;
+        if (slot->address == address && slot->image == image && (slot->index_caller & 1) == caller)
+            return (slot->index_caller >> 1) - 1;
+    }
+    uint32_t index = table->count++;
+    table->slots[at] = (struct frame_slot){address, image, (index + 1) << 1 | caller};
+    table->frames[index] =
+        (struct opd_condense_frame){.image = image, .caller = caller, .address = address};
+    return index;
+}
+
+static void
+frames_free(struct frame_table *table)
+{
+    free(table->slots);
+    free(table->frames);
+    memset(table, 0, sizeof *table);
+}
+
 struct opd_condenser *
 opd_condenser_create(uint32_t frame_limit, uint32_t stack_limit)
 {
@@ -50,9 +130,8 @@ opd_condenser_create(uint32_t frame_limit, uint32_t stack_limit)
     condenser->frame_limit = frame_limit;
     condenser->stack_limit = stack_limit;
     // A window's own may come on top of the limits; they are looked at between windows.
-    condenser->frames = opd_intern_create(UINT32_MAX - 1, SIZE_MAX / 4);
     condenser->stacks = opd_intern_create(UINT32_MAX - 1, SIZE_MAX / 4);
-    if (condenser->frames == NULL || condenser->stacks == NULL) {
+    if (condenser->stacks == NULL) {
         opd_condenser_destroy(condenser);
         errno = ENOMEM;
         return NULL;
@@ -82,7 +161,7 @@ opd_condenser_destroy(struct opd_condenser *condenser)
     if (condenser == NULL)
         return;
     drop_window(condenser);
-    opd_intern_destroy(condenser->frames);
+    frames_free(&condenser->frames);
     opd_intern_destroy(condenser->stacks);
     free(condenser->frame_names);
     free(condenser->known);
@@ -93,7 +172,7 @@ void
 opd_condenser_forget(struct opd_condenser *condenser)
 {
     drop_window(condenser);
-    opd_intern_reset(condenser->frames);
+    frames_free(&condenser->frames);
     opd_intern_reset(condenser->stacks);
     free(condenser->frame_names);
     free(condenser->known);
@@ -106,7 +185,9 @@ opd_condenser_forget(struct opd_condenser *condenser)
 size_t
 opd_condenser_bytes(const struct opd_condenser *condenser)
 {
-    return opd_intern_bytes(condenser->frames) + opd_intern_bytes(condenser->stacks) +
+    return condenser->frames.slot_count * sizeof(struct frame_slot) +
+           condenser->frames.room * sizeof(struct opd_condense_frame) +
+           opd_intern_bytes(condenser->stacks) +
            condenser->frame_room * sizeof *condenser->frame_names +
            condenser->stack_room * sizeof *condenser->known;
 }
@@ -147,11 +228,9 @@ find_stacks(struct opd_condenser *condenser)
         uint32_t from = window->stack_start[i], to = window->stack_start[i + 1], words = 0;
         condenser->scratch[words++] = window->stack_flags[i];
         for (uint32_t at = from; at < to; at++) {
-            struct opd_condense_frame frame = {.image = window->frame_image[at],
-                                               .caller = at > from,
-                                               .address = window->frame_address[at]};
-            uint32_t index = opd_intern_put(condenser->frames, &frame, sizeof frame, NULL);
-            if (index == OPD_INTERN_FULL)
+            uint32_t index = frames_put(&condenser->frames, window->frame_image[at], at > from,
+                                        window->frame_address[at]);
+            if (index == UINT32_MAX)
                 return -ENOMEM;
             condenser->scratch[words++] = index;
         }
@@ -169,11 +248,8 @@ compare_frames(const void *one, const void *other, void *context)
 {
     const struct opd_condenser *condenser = context;
     const uint32_t *a = one, *b = other;
-    uint32_t length;
-    const struct opd_condense_frame *x =
-        opd_intern_get(condenser->frames, condenser->frames_named + *a, &length);
-    const struct opd_condense_frame *y =
-        opd_intern_get(condenser->frames, condenser->frames_named + *b, &length);
+    const struct opd_condense_frame *x = &condenser->frames.frames[condenser->frames_named + *a];
+    const struct opd_condense_frame *y = &condenser->frames.frames[condenser->frames_named + *b];
     if (x->image != y->image)
         return x->image < y->image ? -1 : 1;
     if (x->caller != y->caller)
@@ -190,13 +266,13 @@ opd_condense_begin(struct opd_condenser *condenser, const struct opd_condense_wi
     *reason = check_window(window);
     if (*reason != NULL)
         return -EBADMSG;
-    if (condenser->frames_named != opd_intern_count(condenser->frames) ||
+    if (condenser->frames_named != condenser->frames.count ||
         condenser->frames_named > condenser->frame_limit ||
         condenser->stacks_numbered > condenser->stack_limit)
         opd_condenser_forget(condenser);
     condenser->window = *window;
     int rc = find_stacks(condenser);
-    uint32_t fresh = opd_intern_count(condenser->frames) - condenser->frames_named;
+    uint32_t fresh = condenser->frames.count - condenser->frames_named;
     if (rc == 0) {
         condenser->new_frames = malloc((fresh + 1u) * sizeof *condenser->new_frames);
         condenser->new_order = malloc((fresh + 1u) * sizeof *condenser->new_order);
@@ -211,9 +287,8 @@ opd_condense_begin(struct opd_condenser *condenser, const struct opd_condense_wi
         condenser->new_order[i] = i;
     qsort_r(condenser->new_order, fresh, sizeof *condenser->new_order, compare_frames, condenser);
     for (uint32_t i = 0; i < fresh; i++) {
-        uint32_t length, index = condenser->frames_named + condenser->new_order[i];
-        memcpy(&condenser->new_frames[i], opd_intern_get(condenser->frames, index, &length),
-               sizeof condenser->new_frames[i]);
+        uint32_t index = condenser->frames_named + condenser->new_order[i];
+        condenser->new_frames[i] = condenser->frames.frames[index];
     }
     condenser->begun = true;
     *new_frames = condenser->new_frames;
@@ -240,7 +315,7 @@ grow(void **array, uint32_t *room, uint32_t need, size_t size)
 static int
 take_names(struct opd_condenser *condenser, const struct opd_condense_name *names)
 {
-    uint32_t total = opd_intern_count(condenser->frames);
+    uint32_t total = condenser->frames.count;
     if (grow((void **)&condenser->frame_names, &condenser->frame_room, total,
              sizeof *condenser->frame_names) != 0)
         return -ENOMEM;

@@ -183,8 +183,8 @@ def test_no_kernel_names_when_they_do_not(tmp_path, build_id):
     assert answer["quality"]["degraded"]["unnamed"] == 1
 
 
-def test_a_mapping_with_a_bad_build_id_is_still_a_mapping(tmp_path):
-    """What perf 6.1 writes for a file without a build-id (size 254) costs the name, not the image."""
+def test_a_mapping_with_an_impossible_build_id_is_still_a_mapping(tmp_path):
+    """An inode under the flag for build-ids (a kernel's mistake) costs at most the name."""
     data = PerfData([Attr()])
     data.comm(pid=7, comm="demo", time=1, execs=True)
     raw = bytearray(

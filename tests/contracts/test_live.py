@@ -1,4 +1,4 @@
-"""A real daemon beside DESIGN sections 6 and 7: JSON shapes, ranges, globals, wire, who may what."""
+"""A real daemon beside DESIGN sections 6 and 7: shapes, ranges, globals, wire, who may what."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ import psutil
 import pytest
 import zmq
 
-from perfdata_writer import USER, Attr, PerfData
 from places import BIN
 
 NOBODY = 65534
@@ -429,17 +428,3 @@ def test_what_is_wrong_with_opd_is_78(tmp_path, words):
     assert (done.returncode, done.stdout) == (78, "")
     assert words[-1].split(":")[0] in done.stderr or words[0] in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_a_replay_serves_everything_until_sigterm(start_daemon, tmp_path):
-    """A recording of years ago is whole in the default range; status and quality are there too."""
-    data = PerfData([Attr()])
-    data.comm(pid=7, comm="demo", time=1)
-    data.sample(pid=7, ip=0x10, time=2, chain=[USER, 0x10])
-    path = data.write(tmp_path / "old.data")
-    os.utime(path, (10**9, 10**9))
-    daemon = start_daemon("--replay", str(path))
-    assert daemon.ask("report")["total"] == 1
-    assert_shaped(daemon.ask("status")["quality"], QUALITY)
-    assert daemon.ask("dump")
-    assert daemon.stop() == 0

@@ -14,7 +14,7 @@ import pytest
 from places import BIN
 
 SEPARATOR = "\x01"
-TRIES = 3  # perf 6.1 aborts now and then, recording and reading
+TRIES = 2  # perf 6.1 aborts now and then, recording and reading
 
 # Of the whole machine where that is possible: beside a running opd, kernels up to 6.18 at
 # least put opd's MMAP2 flag for build-ids into the records of perf's events on one task, where
@@ -23,15 +23,15 @@ KINDS = {
     "several-events": ["-a", "-g", "-F", "499", "-e", "cpu-clock,page-faults"],
     "no-chains": ["-a", "-F", "499", "-e", "cpu-clock"],
     "dwarf-stacks": ["-a", "--call-graph", "dwarf,4096", "-F", "199", "-e", "cpu-clock"],
-    "fixed-period": ["-a", "-g", "-c", "2000000", "-e", "cpu-clock"],
+    "fixed-period-monotonic": [
+        *("-a", "-g", "-k", "CLOCK_MONOTONIC", "-c", "2000000", "-e", "cpu-clock"),
+    ],
     "mixed-periods": [
         *("-a", "-e"),
         "cpu-clock/freq=499/,page-faults/period=30/,task-clock/period=3000000/",
     ],
     "own-children": ["-g", "-F", "999", "-e", "cpu-clock"],
     "per-thread-without-times": ["--per-thread", "-F", "999", "-e", "cpu-clock"],
-    "monotonic-clock": ["-a", "-g", "-k", "CLOCK_MONOTONIC", "-F", "499", "-e", "cpu-clock"],
-    "levels": ["-a", "-g", "-F", "499", "-e", "cpu-clock:u,cpu-clock:k"],
     "everything-beside": [
         *("-a", "-d", "-W", "--sample-cpu", "--switch-events", "--namespaces", "-F", "499"),
         *("-e", "cpu-clock"),
@@ -215,7 +215,8 @@ def test_images_and_names_are_spelled_as_the_contract_says(recorded, tmp_path):
     for row in answer["rows"]:
         assert re.fullmatch(r"/.*|\[[a-z0-9_]+\]", row["image"]), row
         assert not row["image"].endswith(" (deleted)")
-        assert row["symbol"] and isinstance(row["symbol"], str)
+        assert isinstance(row["symbol"], str)
+        assert row["symbol"]
         assert row["mode"] in ("user", "kernel")
         assert (row["comm"] == "swapper") == (row["pid"] == 0)
         assert row["comm"]
@@ -241,20 +242,17 @@ def test_processes_have_the_names_they_gave_themselves(recorded, tmp_path):
 
 
 def test_two_stores_answer_to_the_byte(recorded, tmp_path):
-    """Several events, all keys, imported into two stores at two times: the same bytes."""
-    answers = []
+    """All events by all keys, imported into two stores and asked twice: the same bytes."""
+    words = ["report", "--sort", "comm,pid,image,symbol,event,mode", "--top", "0"]
+    answers = set()
     for name in ("one", "two"):
-        store = str(tmp_path / name)
-        opctl("--session-dir", store, "import", str(recorded("several-events")))
-        for event in ("cpu-clock", "page-faults"):
-            words = ["report", "--sort", "comm,pid,image,symbol,mode", "--top", "0", "-e", event]
-            command = [BIN / "opctl", "--format", "json", "--session-dir", store, *words]
-            first, again = (
-                subprocess.run(command, capture_output=True, check=True).stdout for _ in range(2)
-            )
-            assert first == again
-            answers.append(first)
-    assert answers[:2] == answers[2:]
+        store = ["--session-dir", str(tmp_path / name)]
+        opctl(*store, "import", str(recorded("several-events")))
+        command = [BIN / "opctl", "--format", "json", *store, *words]
+        for _ in range(2):
+            answers.add(subprocess.run(command, capture_output=True, check=True).stdout)
+    assert len(answers) == 1
+    assert json.loads(answers.pop())["event"] == "cpu-clock,page-faults"
 
 
 def test_a_directory_of_perf_is_refused_with_a_word(perf, busy, tmp_path):
