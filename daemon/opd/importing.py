@@ -13,7 +13,9 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
+
+from msgspec import structs
 
 from opd.errors import OpdError, RecordFileError
 from opd.process import die_with, name_process
@@ -26,6 +28,7 @@ from opd_native.perfdata import EventAttr, PerfDataError, PerfDataFile
 
 WINDOW_NS = 10_000_000_000
 _HASH_CHUNK = 1 << 20
+_LAST_NS = 1 << 62
 _PERF_TYPE_SOFTWARE = 1
 _CLOCKS = (0, 1)  # PERF_COUNT_SW_CPU_CLOCK, _TASK_CLOCK
 _SW_DUMMY = 9
@@ -51,26 +54,74 @@ def import_perf_data(
     (bytes done, bytes in all). Raises RecordFileError when nothing can be
     read as a recording, StoreError.
     """
-    path = Path(directory)
     session = name or Path(origin).name or "import"
-    status = os.fstat(fd)
-    run = _identity_of(fd, session)
+    what = origin or "the file"
     try:
         data = PerfDataFile(fd)
     except PerfDataError as error:
         raise RecordFileError(
-            f"{origin or 'the file'}: {error.reason}",
-            hint="expected a perf.data file as written by perf record",
+            f"{what}: {error.reason}", hint="expected a perf.data file as written by perf record"
         ) from error
     with data, Importer(data) as importer:
-        resolver = Resolver(_kernel_build_id(data))
-        writer = StoreWriter(path, resolver)
+        known = _Known.of(fd, data)
+        for build_id_path, build_id in known.build_ids:
+            importer.add_build_id(build_id_path, build_id)
+        resolver = Resolver(known.run)
+        writer = StoreWriter(Path(directory), resolver)
         try:
-            return _Import(
-                fd, data, importer, writer, resolver, progress=progress, size=status.st_size
-            ).run(session=session, run=run, origin=origin, mtime_ns=status.st_mtime_ns)
+            return _Import(data, importer, writer, resolver, known, progress=progress).run(
+                session=session, run=_identity_of(fd, session), origin=origin
+            )
+        except (OSError, OverflowError, ValueError) as error:
+            raise RecordFileError(f"{what}: cannot be imported: {error}") from error
         finally:
             writer.close()
+
+
+class _Known(NamedTuple):
+    """What must be known of a recording before its first record is attributed."""
+
+    run: RunInfo
+    build_ids: list[tuple[str, str]]
+    last_time: int  # of a sample, ns of the records' clock, 0 when there are none
+    mtime_ns: int
+    size: int
+
+    @classmethod
+    def of(cls, fd: int, data: PerfDataFile) -> Self:
+        """Read it from the header, or where that does not say, in a pass ahead.
+
+        In the pipe layout facts stand between and behind the records; with
+        build-ids in the mappings, the kernel's is in a record.
+        """
+        status = os.fstat(fd)
+        facts, kernel, last = data, _kernel_build_id(data), 0
+        if data.sample_time and not data.pipe and kernel:
+            last = data.sample_time[1]
+            return cls(_run_of(facts, kernel), [], last, status.st_mtime_ns, status.st_size)
+        with PerfDataFile(fd) as ahead, Importer(ahead) as reader:
+            reader.feed()
+            last = reader.take().counts["last_time"]
+            kernel = _kernel_build_id(ahead) or reader.kernel_build_id()
+            build_ids = [(entry.path, entry.build_id) for entry in ahead.build_ids]
+            run = _run_of(ahead, kernel)
+        return cls(run, build_ids, last, status.st_mtime_ns, status.st_size)
+
+
+def _run_of(data: PerfDataFile, kernel_build_id: str) -> RunInfo:
+    return RunInfo(
+        run="",
+        boot="",
+        kind="import",
+        session="",
+        origin="",
+        kernel_release=data.os_release,
+        kernel_build_id=kernel_build_id,
+        host=data.hostname,
+        cpus=data.cpus_online,
+        started_ns=0,
+        events=_event_infos(data.attrs),
+    )
 
 
 def _identity_of(fd: int, session: str) -> str:
@@ -115,49 +166,47 @@ def _event_infos(attrs: list[EventAttr]) -> list[EventInfo]:
     return infos
 
 
+def _in_range(time_ns: int) -> int:
+    """Give a time that a store can hold: corrupt ones are kept at the nearest."""
+    return min(max(time_ns, 0), _LAST_NS)
+
+
 class _Import:
     """One import: feeds windows until the recording ends."""
 
     def __init__(
         self,
-        fd: int,
         data: PerfDataFile,
         importer: Importer,
         writer: StoreWriter,
         resolver: Resolver,
+        known: _Known,
         *,
         progress: Progress | None,
-        size: int,
     ) -> None:
-        self._fd = fd
         self._data = data
         self._importer = importer
         self._writer = writer
         self._resolver = resolver
         self._progress = progress
-        self._size = size
+        self._known = known
+        self._size = known.size
         self._lost = 0
         self._sequence = 0
         self._samples = 0
 
-    def run(self, *, session: str, run: str, origin: str, mtime_ns: int) -> dict[str, Any]:
-        data = self._data
+    def run(self, *, session: str, run: str, origin: str) -> dict[str, Any]:
         # Attrs of the pipe layout come with the first records.
         first = self._importer.feed(0)
-        offset = self._offset(first, mtime_ns)
-        began = offset + (first or 0)
-        info = RunInfo(
+        offset = self._offset()
+        began = _in_range(offset + (first or 0))
+        info = structs.replace(
+            self._known.run,
             run=run,
-            boot="",
-            kind="import",
             session=session,
             origin=origin,
-            kernel_release=data.os_release,
-            kernel_build_id=_kernel_build_id(data),
-            host=data.hostname,
-            cpus=data.cpus_online,
             started_ns=began,
-            events=_event_infos(data.attrs),
+            events=_event_infos(self._data.attrs) or self._known.run.events,
         )
         self._writer.open_run(info)
         already = False
@@ -172,20 +221,13 @@ class _Import:
         self._writer.finish()
         return self._summary(session, run, info, already=already)
 
-    def _offset(self, first: int | None, mtime_ns: int) -> int:
+    def _offset(self) -> int:
         """Give wall clock minus the records' clock, in ns."""
         clock = self._data.clock_data
         if clock is not None:
             return clock.wall_ns - clock.clock_ns
         # The file was last written when its last sample had been taken.
-        last = self._data.sample_time[1] if self._data.sample_time else self._last_time(first)
-        return mtime_ns - last
-
-    def _last_time(self, first: int | None) -> int:
-        """Give the time of the last sample by reading the recording once ahead, ns."""
-        with PerfDataFile(self._fd) as ahead, Importer(ahead) as reader:
-            reader.feed()
-            return reader.take().counts["last_time"] or first or 0
+        return self._known.mtime_ns - self._known.last_time
 
     def _store(self, start_ns: int, end_ns: int) -> bool:
         native = self._importer.take()
@@ -219,7 +261,9 @@ class _Import:
             * max(self._data.cpus_online, 1),
         }
         self._samples += counts["samples"]
-        window = make_window(native, self._sequence, start_ns, end_ns, quality)
+        window = make_window(
+            native, self._sequence, _in_range(start_ns), _in_range(end_ns), quality
+        )
         # Whose samples a LOST record counts is not told apart here.
         window.event_quality = [{**one, "ring_full": lost} for one in native.event_counts]
         self._sequence += 1
@@ -239,6 +283,8 @@ class _Import:
             detail = "perf record was interrupted; everything up to there was kept"
         if stats.skipped_records:
             detail += f"{'; ' if detail else ''}{stats.skipped_records} corrupt records skipped"
+        if not info.kernel_build_id:
+            detail += f"{'; ' if detail else ''}no build-id of the kernel: its names are left out"
         if stats.unknown_id:
             detail += f"{'; ' if detail else ''}{stats.unknown_id} samples of no known event"
         return {

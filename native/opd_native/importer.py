@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import Any, Self
 
 from opd_native._core import ffi, lib
@@ -65,6 +67,19 @@ class Importer:
     def take_images(self) -> list[NativeImage]:
         """Take the images first seen since the last call; none has an fd."""
         return take_images(self._pipeline)
+
+    def add_build_id(self, path: str, build_id: str) -> None:
+        """Tell the build-id (hex) of the images of a path."""
+        data = bytes.fromhex(build_id)
+        rc = lib.opd_pipeline_add_build_id(self._pipeline, os.fsencode(path), data, len(data))
+        if rc != -errno.EINVAL:  # an id of no known size helps nobody
+            check(rc, "add a build-id")
+
+    def kernel_build_id(self) -> str:
+        """Give the recorded kernel's build-id in hex as a mapping told it, else ""."""
+        build_id = ffi.new("uint8_t[20]")
+        size = lib.opd_pipeline_kernel_build_id(self._pipeline, build_id)
+        return bytes(build_id)[:size].hex()
 
     def kernel_text(self) -> int:
         """Give the address of the recorded kernel's ``_text``, 0 when it is not told."""

@@ -12,6 +12,7 @@
 #define EVENT_LIMIT 65536u
 #define ID_LIMIT ((size_t)1 << 22)
 #define FLAG_FREQUENCY (1ull << 10)
+#define FLAG_BUILD_ID (1ull << 34)
 #define FLAG_SAMPLE_ID_ALL (1ull << 18)
 #define FLAG_USE_CLOCKID (1ull << 25)
 
@@ -76,7 +77,8 @@ opd_events_add(struct opd_events *events, const uint8_t *attr, size_t size, cons
                    .branch_sample_type = attr64(attr, size, AT(branch_sample_type)),
                    .sample_regs_user = attr64(attr, size, AT(sample_regs_user)),
                    .sample_regs_intr = attr64(attr, size, AT(sample_regs_intr)),
-                   .sample_id_all = (flags & FLAG_SAMPLE_ID_ALL) != 0},
+                   .sample_id_all = (flags & FLAG_SAMPLE_ID_ALL) != 0,
+                   .build_id = (flags & FLAG_BUILD_ID) != 0},
         .ids = kept,
         .id_count = id_count,
     };

@@ -340,7 +340,7 @@ read_fact(struct opd_features *features, uint32_t number, struct cursor *cursor)
         if (!take64(cursor, &facts->first_sample_ns) || !take64(cursor, &facts->last_sample_ns))
             return false;
         // perf leaves zeros when it did not look at the samples it wrote.
-        facts->has_sample_time = facts->last_sample_ns > 0;
+        facts->has_sample_time = facts->last_sample_ns > 0 && facts->last_sample_ns < UINT64_MAX;
         return true;
     case CLOCKID:
         return take64(cursor, &facts->clock_resolution_ns);

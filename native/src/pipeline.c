@@ -150,6 +150,13 @@ opd_pipeline_kernel_text(const struct opd_pipeline *pipeline)
     return pipeline->kernel_text;
 }
 
+uint32_t
+opd_pipeline_kernel_build_id(const struct opd_pipeline *pipeline, uint8_t build_id[20])
+{
+    memcpy(build_id, pipeline->kernel_build_id, sizeof pipeline->kernel_build_id);
+    return pipeline->kernel_build_id_size;
+}
+
 static void
 use_build_id_table(const struct opd_pipeline *pipeline, struct opd_image_key *key)
 {
@@ -227,6 +234,11 @@ feed_kernel_map(struct opd_pipeline *pipeline, const struct opd_record *record)
     uint64_t start = record->u.mmap.start;
     char name[256];
     if (strncmp(path, "[kernel", 7) == 0) {
+        if (record->u.mmap.build_id_size > 0) {
+            pipeline->kernel_build_id_size = record->u.mmap.build_id_size;
+            memcpy(pipeline->kernel_build_id, record->u.mmap.build_id,
+                   sizeof pipeline->kernel_build_id);
+        }
         if (strstr(path, "]_text") != NULL || strstr(path, "]_stext") != NULL)
             pipeline->kernel_text =
                 record->u.mmap.page_offset != 0 ? record->u.mmap.page_offset : start;

@@ -74,6 +74,8 @@ struct opd_pipeline {
     struct opd_maps *kernel_maps; // modules and BPF programs; the rest is [kernel]
     uint64_t kernel_version;
     uint64_t kernel_text;
+    uint8_t kernel_build_id[20];
+    uint8_t kernel_build_id_size;
     uint64_t *idle_starts, *idle_ends;
     size_t idle_count;
     struct opd_build_id_entry *build_ids;

@@ -209,7 +209,7 @@ opd_procfs_snapshot(const char *proc_root, uint32_t pid, struct opd_spaces *spac
     *comm_end = '\0';
     // Fields after the name: state is the 3rd of the file, num_threads the 20th.
     char *field = comm_end + 1;
-    for (int skip = 0; skip < 18 && field != NULL; skip++)
+    for (int skip = 0; skip < 17 && field != NULL; skip++)
         field = strchr(field + 1, ' ');
     unsigned long threads = field ? strtoul(field, NULL, 10) : 1;
 

@@ -67,6 +67,8 @@ parse_trailer(const struct opd_record_layout *layout, const uint64_t *body, cons
     return true;
 }
 
+#define BUILD_ID_MAX 20
+
 static bool
 take_text(const uint64_t *start, const uint64_t *end, const char **text, size_t *length)
 {
@@ -80,8 +82,24 @@ take_text(const uint64_t *start, const uint64_t *end, const char **text, size_t 
 }
 
 // MMAP: 4 words before the path; MMAP2: 8.
+// Whether the union of an MMAP2 record is a build-id. The misc bit alone does
+// not say so: where one event on the machine asks for build-ids, the kernel
+// (seen with 6.18) leaves the bit set in the records of those that did not,
+// over their device and inode.
 static bool
-parse_mmap(const uint64_t *body, const uint64_t *end, struct opd_record *record)
+has_build_id(const struct opd_record_layout *layout, uint16_t misc, const uint8_t *bytes)
+{
+    if (!(misc & OPD_MISC_MMAP_BUILD_ID))
+        return false;
+    bool plausible =
+        bytes[0] > 0 && bytes[0] <= BUILD_ID_MAX && bytes[1] == 0 && bytes[2] == 0 && bytes[3] == 0;
+    // Tools rewrite files with ids that the attr did not ask for: whole ones.
+    return plausible && (layout->build_id || bytes[0] == BUILD_ID_MAX);
+}
+
+static bool
+parse_mmap(const struct opd_record_layout *layout, const uint64_t *body, const uint64_t *end,
+           struct opd_record *record)
 {
     const bool second = record->type == OPD_RECORD_MMAP2;
     const int fixed = second ? 8 : 4;
@@ -94,10 +112,8 @@ parse_mmap(const uint64_t *body, const uint64_t *end, struct opd_record *record)
     record->u.mmap.page_offset = body[3];
     record->u.mmap.executable = !(record->misc & OPD_MISC_MMAP_DATA);
     if (second) {
-        if (record->misc & OPD_MISC_MMAP_BUILD_ID) {
-            const uint8_t *union_bytes = (const uint8_t *)(body + 4);
-            if (union_bytes[0] > sizeof record->u.mmap.build_id)
-                return false;
+        const uint8_t *union_bytes = (const uint8_t *)(body + 4);
+        if (has_build_id(layout, record->misc, union_bytes)) {
             record->u.mmap.build_id_size = union_bytes[0];
             memcpy(record->u.mmap.build_id, union_bytes + 4, union_bytes[0]);
         } else {
@@ -152,13 +168,14 @@ parse_ksymbol(const uint64_t *body, const uint64_t *end, struct opd_record *reco
 
 // The body of a record that is no sample; `end` is where its trailer starts.
 static bool
-parse_body(const uint64_t *body, const uint64_t *end, struct opd_record *record)
+parse_body(const struct opd_record_layout *layout, const uint64_t *body, const uint64_t *end,
+           struct opd_record *record)
 {
     uint32_t pid = 0, tid = 0;
     switch (record->type) {
     case OPD_RECORD_MMAP:
     case OPD_RECORD_MMAP2:
-        if (!parse_mmap(body, end, record))
+        if (!parse_mmap(layout, body, end, record))
             return false;
         pid = record->u.mmap.pid;
         tid = record->u.mmap.tid;
@@ -264,7 +281,7 @@ opd_record_parse(const struct opd_record_layout *layout, const void *bytes, size
     else if (header.type >= FIRST_USER_TYPE)
         good = true;
     else
-        good = parse_trailer(layout, body, &end, record) && parse_body(body, end, record);
+        good = parse_trailer(layout, body, &end, record) && parse_body(layout, body, end, record);
     return good ? header.size : -EBADMSG;
 }
 

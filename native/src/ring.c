@@ -19,9 +19,6 @@
     (PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME |                \
      PERF_SAMPLE_CPU | PERF_SAMPLE_PERIOD)
 
-// perf_event_attr's flag bits that older headers lack.
-#define FLAG_BUILD_ID (1ull << 34)
-
 static uint64_t
 sample_type(bool callchain)
 {
@@ -38,17 +35,10 @@ opd_ring_layout(struct opd_record_layout *layout, bool callchain)
 static int
 open_event(struct perf_event_attr *attr, uint32_t cpu)
 {
-    // PERF_FORMAT_LOST came with 6.0 and the build-id flag with 5.12: without
-    // them LOST records and device+inode have to do.
-    for (int attempt = 0; attempt < 3; attempt++) {
+    // PERF_FORMAT_LOST came with 6.0: without it LOST records have to do.
+    for (int attempt = 0; attempt < 2; attempt++) {
         if (attempt == 1)
             attr->read_format &= ~(uint64_t)PERF_FORMAT_LOST;
-        if (attempt == 2) {
-            uint64_t *flags = (uint64_t *)((char *)attr + 40);
-            if (!(*flags & FLAG_BUILD_ID))
-                break;
-            *flags &= ~FLAG_BUILD_ID;
-        }
         long fd = syscall(SYS_perf_event_open, attr, -1, (int)cpu, -1, PERF_FLAG_FD_CLOEXEC);
         if (fd >= 0)
             return (int)fd;
@@ -95,7 +85,9 @@ opd_ring_open(struct opd_ring *ring, uint32_t cpu, size_t data_bytes, bool callc
     attr.ksymbol = attr.bpf_event = 1;
     attr.watermark = 1;
     attr.wakeup_watermark = (uint32_t)(data_bytes / 4);
-    *(uint64_t *)((char *)&attr + 40) |= FLAG_BUILD_ID;
+    // Not attr.build_id: the kernel then marks the MMAP2 records of every other
+    // tool on the machine too, over their device and inode, and perf crashes
+    // on them. The worker reads the build-id from the file that was opened.
     ring->sideband.fd = open_event(&attr, cpu);
     if (ring->sideband.fd < 0)
         return ring->sideband.fd;

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from opd.errors import OperationFailedError
+from opd.errors import OpdError, OperationFailedError
 from opd.query.backend import report_answer
 from opd.service.imports import import_in_child
 from opd.service.status import status_of
@@ -42,18 +42,27 @@ class Answers:
     def status(self) -> dict[str, Any]:
         """Give the contract's status, without ``messages``."""
         daemon = self._daemon
-        with self._reader() as reader:
-            quality = reader.quality(session=daemon.session)
+        quality: dict[str, Any] = {}
+        problem = ""
+        try:
+            with self._reader() as reader:
+                quality = reader.quality(session=daemon.session)
+        except OpdError as error:
+            # How the daemon does can be asked even when its store is broken.
+            problem = str(error)
         with daemon.state_lock:
-            return status_of(
+            status = status_of(
                 started=daemon.started,
                 sampling=daemon.sampling,
                 link=daemon.link.stats(),
                 quality=quality,
             )
+        return status | {"problem": problem} if problem else status
 
     def report(self, params: dict[str, Any]) -> dict[str, Any]:
         """Answer from the store; live: the last hour unless asked otherwise."""
+        if self._daemon.link.stats()["windows_stored"] == 0:
+            self.dump()  # the first window may be long in coming
         live = daemon_is_live(self._daemon) and "session" not in params
         with self._reader() as reader:
             return report_answer(reader, {"session": self._daemon.session} | params, live=live)
@@ -61,10 +70,10 @@ class Answers:
     def top(self, params: dict[str, Any]) -> dict[str, Any]:
         """Report the last ``seconds``, up to this moment."""
         params = dict(params)
-        seconds = float(params.pop("seconds", 10.0))
+        since = time.time() - float(params.pop("seconds", 10.0))
         if daemon_is_live(self._daemon):
             self.dump()
-            params["since"] = f"{time.time() - seconds:.6f}"
+            params["since"] = f"{since:.6f}"
         return self.report(params)
 
     def events(self) -> dict[str, Any]:
@@ -86,8 +95,14 @@ class Answers:
         if loop is None:
             return {"dumped": True}
         sequence = loop.cut_now()
+        began = time.monotonic()
         if not daemon.link.wait_acknowledged(sequence, DUMP_TIMEOUT_S):
             link = daemon.link.stats()
+            if time.monotonic() - began < DUMP_TIMEOUT_S:
+                raise OperationFailedError(
+                    f"window {sequence} could not be stored: {daemon.store_trouble or 'dropped'}",
+                    hint="its samples are counted as window_dropped",
+                )
             raise OperationFailedError(
                 f"window {sequence} was not stored within {DUMP_TIMEOUT_S:g} s",
                 hint=f"the worker is pid {link['pid']}; {link['waiting']} windows wait",

@@ -68,6 +68,7 @@ class Daemon:
         self.session = LIVE_SESSION
         self.directory = Path(config.daemon.session_dir)
         self.log = logging.get_logger()
+        self.store_trouble = ""  # the last reason why a window was not stored
         self._notifier = Notifier.from_environment()
         self.started = time.monotonic()
         self.ending = threading.Event()
@@ -261,6 +262,8 @@ class Daemon:
         levels = {"ready": "info", "stored": "debug", "line": "info"}
         level = levels.get(event.kind, "error")
         getattr(self.log, level)(f"worker.{event.kind}", **event.fields)
+        if event.kind in ("refused", "dropped"):
+            self.store_trouble = str(event.fields.get("detail") or event.kind)
         if event.kind == "stored":
             self._server.publish("window", event.fields)
 

@@ -143,6 +143,19 @@ class WriterLock:
         os.close(self._fd)
 
 
+class StoreGoneError(StoreError):
+    """The open store is no longer the one at its path: removed or replaced."""
+
+
+def identity_of(path: Path) -> tuple[int, int] | None:
+    """Device and inode of the file at ``path``, None when there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
 class ReadConnection:
     """A read-only connection and, where one was needed, the copy it reads."""
 
@@ -150,7 +163,11 @@ class ReadConnection:
         """Open ``directory``. StoreError: no store, not ours, or a newer schema."""
         self._copy: tempfile.TemporaryDirectory[str] | None = None
         self.path = directory / FILE_NAME
-        if not self.path.is_file():
+        try:
+            there = self.path.is_file()
+        except OSError as error:  # no way in, or a name that is too long
+            raise StoreError(f"{self.path}: cannot read the store: {error.strerror}") from error
+        if not there:
             raise StoreError(f"{self.path}: no store there")
         try:
             self.connection = self._open()

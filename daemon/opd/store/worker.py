@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 from opd.errors import OpdError, StoreError
 from opd.process import die_with, name_process
 from opd.store import messages
+from opd.store.database import StoreGoneError
 from opd.store.writer import StoreWriter
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ DEFAULT_MEMORY_BYTES = 512 << 20
 DEFAULT_RESOLVER = "opd.symbols.resolver:Resolver"
 
 # Reading the process's own memory costs the kernel a walk of its pages.
+EXIT_STORE_GONE = 3
 _REPORT_SECONDS = 5.0
 
 
@@ -149,6 +151,10 @@ class Worker:
         """Store it or say why not: no window ends this process."""
         try:
             receipt = self._writer.append(window)
+        except StoreGoneError as error:
+            # The next worker begins a new store, and gets the window again.
+            self._send(messages.Line("error", f"store: {error}; a new one is begun"))
+            raise SystemExit(EXIT_STORE_GONE) from error
         except Exception as error:  # noqa: BLE001 - every reason is told to the daemon
             reason = self._fail(error, f"window {window.sequence}")
             self._send(messages.Refused(self._run, window.sequence, reason, str(error)))

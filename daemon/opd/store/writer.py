@@ -19,7 +19,14 @@ from opd.errors import StoreError
 from opd.sampling.window import ImageInfo
 from opd.store.blocks import pack
 from opd.store.columns import COMM_BYTES, SampleFiles, read_sample_files
-from opd.store.database import WriterLock, open_writer, printable, transaction
+from opd.store.database import (
+    StoreGoneError,
+    WriterLock,
+    identity_of,
+    open_writer,
+    printable,
+    transaction,
+)
 from opd.store.dictionary import Dictionary, Frames
 from opd.store.names import KIND_NAMED, KIND_RANGE, KIND_UNKNOWN, UNKNOWN, kind_of
 from opd.store.rollup import RollUp
@@ -33,6 +40,8 @@ if TYPE_CHECKING:
 
     from opd.sampling.window import RunInfo, Window
     from opd.store.names import NameLike, NameSource, Resolver
+
+_U32 = (1 << 32) - 1
 
 # What is remembered of a run; past it, frames and stacks get new numbers.
 _FRAMES_KNOWN = 1 << 16
@@ -83,6 +92,7 @@ class StoreWriter:
             if self._lock:
                 self._lock.release()
             raise
+        self._file = identity_of(directory / FILE_NAME)
         self._dictionary = Dictionary(self._connection)
         self._run: RunInfo | None = None
         self._row = 0
@@ -177,6 +187,10 @@ class StoreWriter:
         """Store a window, once: committed when this returns."""
         if self._run is None:
             raise StoreError(f"{self._directory}: a window before a run was opened")
+        path = self._directory / FILE_NAME
+        if identity_of(path) != self._file:
+            # What is written now, nobody would ever read.
+            raise StoreGoneError(f"{path}: the store was removed or replaced")
         sfiles = read_sample_files(window)
         with self._writing():
             if not self._row:
@@ -370,7 +384,7 @@ class StoreWriter:
 
 def _plus_one(column: array[int]) -> array[int]:
     """-1 (not separated) as 0: blocks hold unsigned numbers."""
-    return array("Q", [number + 1 for number in column])
+    return array("Q", [number + 1 & _U32 for number in column])
 
 
 def _kinds(hits: tuple[int, int, int]) -> dict[str, int]:

@@ -181,7 +181,8 @@ class Resolver:
         def spell(found: ElfName) -> Name:
             if found.kind == NAMED:
                 raw = _printable(found.name.decode("utf-8", "backslashreplace"))
-                return Name(_printable(demangle(raw)), raw, "named")
+                symbol, stub, _ = raw.partition("@plt")
+                return Name(_printable(demangle(symbol) + stub), raw, "named")
             if found.kind == RANGE:
                 text = _printable(f"{image}!{found.start:#x}")
                 return Name(text, text, "range")

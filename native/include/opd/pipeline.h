@@ -57,6 +57,8 @@ int opd_pipeline_add_build_id(struct opd_pipeline *pipeline, const char *path,
                               const uint8_t *build_id, size_t size);
 // Address of the kernel's _text in the recording, 0 when no record told.
 uint64_t opd_pipeline_kernel_text(const struct opd_pipeline *pipeline);
+// Bytes of the kernel's build-id as a mapping record told it, 0 for none.
+uint32_t opd_pipeline_kernel_build_id(const struct opd_pipeline *pipeline, uint8_t build_id[20]);
 
 // One record of event number `event` (any of the events for side-band ones).
 void opd_pipeline_feed(struct opd_pipeline *pipeline, unsigned event,

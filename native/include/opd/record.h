@@ -62,6 +62,7 @@ struct opd_record_layout {
     uint64_t sample_regs_user;
     uint64_t sample_regs_intr;
     bool sample_id_all;
+    bool build_id; // attr.build_id: its MMAP2 records may carry one
 };
 
 // Bits of opd_record.has: which of the common fields the record carried.

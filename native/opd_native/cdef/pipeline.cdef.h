@@ -81,6 +81,7 @@ int opd_pipeline_add_module(struct opd_pipeline *pipeline, const char *name, uin
 int opd_pipeline_add_build_id(struct opd_pipeline *pipeline, const char *path,
                               const uint8_t *build_id, size_t size);
 uint64_t opd_pipeline_kernel_text(const struct opd_pipeline *pipeline);
+uint32_t opd_pipeline_kernel_build_id(const struct opd_pipeline *pipeline, uint8_t build_id[20]);
 int opd_pipeline_take_here(struct opd_pipeline *pipeline, struct opd_window **window);
 void opd_window_free(struct opd_window *window);
 void opd_window_scale(struct opd_window *window, unsigned event, double ratio);

@@ -69,7 +69,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                        .branch_sample_type = (uint64_t)data[5] << 16,
                                        .sample_regs_user = (uint64_t)data[6] << 4,
                                        .sample_regs_intr = data[7],
-                                       .sample_id_all = data[8] & 1};
+                                       .sample_id_all = data[8] & 1,
+                                       .build_id = data[8] >> 1 & 1};
     uint32_t type;
     memcpy(&type, data, sizeof type);
     layout.sample_type = type;
