@@ -4,6 +4,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV := .venv
 PYTHON ?= python3
+# Python remembers the compiler it was built with, which need not be here.
+export CC
 BIN := $(VENV)/bin
 NATIVE := build/native
 JOBS := $(shell nproc)
@@ -33,10 +35,11 @@ bench: $(VENV)/.dev  ## measure opd beside perf record on this machine
 	@$(BIN)/python tests/bench $(ARGS)
 
 lint: $(VENV)/.dev  ## ruff, mypy, import rules, clang-format
+	@mkdir -p build
 	@$(BIN)/ruff check -q .
 	@$(BIN)/ruff format -q --check .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-timing | tail -n 4
+	@$(BIN)/lint-imports >build/imports.txt 2>&1 || { cat build/imports.txt; exit 1; }
 	@$(BIN)/clang-format --dry-run -Werror $(C_FILES)
 
 fix: $(VENV)/.dev  ## let the formatters and linters mend what they can
@@ -71,7 +74,7 @@ wheel: $(VENV)/.dev  ## build the wheel into dist/
 	@ls dist
 
 clean:  ## remove everything that was built
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(VENV)/bin/python:
 	@scripts/setup-venv $(PYTHON) $(VENV)

@@ -85,10 +85,11 @@ read_small(const char *path, char *buffer, size_t size)
     return got;
 }
 
-// One line of maps, NUL-terminated: only executable mappings matter.
+// One line of maps, NUL-terminated: only executable mappings matter. `task` is
+// the thread through which they are read.
 static void
-snapshot_line(const char *proc_root, uint32_t pid, char *line, struct opd_spaces *spaces,
-              struct opd_images *images)
+snapshot_line(const char *proc_root, uint32_t pid, uint32_t task, char *line,
+              struct opd_spaces *spaces, struct opd_images *images)
 {
     char *at = line;
     struct opd_mapping mapping = {0};
@@ -119,7 +120,7 @@ snapshot_line(const char *proc_root, uint32_t pid, char *line, struct opd_spaces
     bool fresh;
     mapping.image = opd_images_put(images, &key, &fresh);
     if (fresh && key.kind == OPD_IMAGE_FILE) {
-        int fd = opd_procfs_open_image(proc_root, pid, mapping.start, mapping.end, &key);
+        int fd = opd_procfs_open_image(proc_root, task, mapping.start, mapping.end, &key);
         if (fd >= 0 && opd_images_give_fd(images, mapping.image, fd) != 0)
             close(fd);
     }
@@ -128,12 +129,13 @@ snapshot_line(const char *proc_root, uint32_t pid, char *line, struct opd_spaces
     opd_spaces_snapshot_map(spaces, pid, &mapping);
 }
 
+// How many lines there were, or -errno.
 static int
-snapshot_maps(const char *proc_root, uint32_t pid, struct opd_spaces *spaces,
+snapshot_maps(const char *proc_root, uint32_t pid, uint32_t task, struct opd_spaces *spaces,
               struct opd_images *images)
 {
     char path[512];
-    snprintf(path, sizeof path, "%s/%u/maps", proc_root, pid);
+    snprintf(path, sizeof path, "%s/%u/maps", proc_root, task);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
@@ -143,7 +145,7 @@ snapshot_maps(const char *proc_root, uint32_t pid, struct opd_spaces *spaces,
         return -ENOMEM;
     }
     size_t have = 0;
-    int rc = 0;
+    int rc = 0, lines = 0;
     for (;;) {
         ssize_t got = read(fd, buffer + have, MAPS_BUFFER - 1 - have);
         if (got < 0 && errno == EINTR)
@@ -156,8 +158,9 @@ snapshot_maps(const char *proc_root, uint32_t pid, struct opd_spaces *spaces,
         char *line = buffer, *end;
         while ((end = memchr(line, '\n', have - (size_t)(line - buffer))) != NULL) {
             *end = '\0';
-            snapshot_line(proc_root, pid, line, spaces, images);
+            snapshot_line(proc_root, pid, task, line, spaces, images);
             line = end + 1;
+            lines++;
         }
         have -= (size_t)(line - buffer);
         memmove(buffer, line, have);
@@ -166,17 +169,19 @@ snapshot_maps(const char *proc_root, uint32_t pid, struct opd_spaces *spaces,
     }
     free(buffer);
     close(fd);
-    return rc;
+    return rc < 0 ? rc : lines;
 }
 
-static void
+// Names the other threads; the number of one of them, 0 when there is none.
+static uint32_t
 snapshot_threads(const char *proc_root, uint32_t pid, struct opd_spaces *spaces)
 {
     char path[512], comm[64];
     snprintf(path, sizeof path, "%s/%u/task", proc_root, pid);
     DIR *folder = opendir(path);
+    uint32_t other = 0;
     if (folder == NULL)
-        return;
+        return 0;
     struct dirent *entry;
     while ((entry = readdir(folder)) != NULL) {
         uint32_t tid = (uint32_t)strtoul(entry->d_name, NULL, 10);
@@ -189,8 +194,10 @@ snapshot_threads(const char *proc_root, uint32_t pid, struct opd_spaces *spaces)
         if (comm[got - 1] == '\n')
             comm[got - 1] = '\0';
         opd_spaces_snapshot_thread(spaces, pid, tid, comm);
+        other = tid;
     }
     closedir(folder);
+    return other;
 }
 
 int
@@ -215,10 +222,12 @@ opd_procfs_snapshot(const char *proc_root, uint32_t pid, struct opd_spaces *spac
 
     opd_spaces_snapshot_begin(spaces, pid, time);
     opd_spaces_snapshot_thread(spaces, pid, pid, comm + 1);
-    int rc = snapshot_maps(proc_root, pid, spaces, images);
-    if (threads > 1)
-        snapshot_threads(proc_root, pid, spaces);
-    return rc;
+    int lines = snapshot_maps(proc_root, pid, pid, spaces, images);
+    uint32_t other = threads > 1 ? snapshot_threads(proc_root, pid, spaces) : 0;
+    // A main thread that has exited has no maps; the others still share them.
+    if (lines == 0 && other != 0)
+        lines = snapshot_maps(proc_root, pid, other, spaces, images);
+    return lines < 0 ? lines : 0;
 }
 
 int

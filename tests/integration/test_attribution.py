@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import time
 
 import pytest
 
@@ -149,6 +150,18 @@ def test_processes_from_before_the_start_are_named(start_daemon, busy):
         process.wait()
         rows = daemon.rows(*KEYS)
     assert hits(rows, pid=pid, comm="busy", image=str(busy), symbol="plain_work") > FEWEST
+    assert daemon.stop() == 0
+
+
+def test_threads_from_before_the_start_have_their_names(start_daemon, busy):
+    """A thread that was named before opd started is called by that name."""
+    with subprocess.Popen([busy, "thread", "2"], stdout=subprocess.PIPE) as process:
+        pid = int(process.stdout.readline())
+        time.sleep(0.3)  # the thread has its name by now
+        daemon = start_daemon("-e", "cpu-clock:999hz")
+        process.wait()
+        rows = daemon.rows(*KEYS)
+    assert hits(rows, pid=pid, comm="lonely", symbol="thread_work") > FEWEST
     assert daemon.stop() == 0
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from perfdata_writer import USER, Attr, PerfData
 from places import BIN
 
 CAP_SYS_ADMIN, CAP_PERFMON = 21, 38
@@ -131,6 +132,47 @@ def test_a_killed_daemon_takes_its_worker_along_and_can_start_again(start_daemon
     again = start_daemon("-e", "cpu-clock:999hz", directory=daemon.directory)
     assert "plain_work" in {row["symbol"] for row in again.rows("symbol")}
     assert again.stop() == 0
+
+
+def test_a_store_deleted_under_it_is_noticed_and_begun_anew(start_daemon, busy):
+    """Files removed under a running daemon: it says so, and what comes next can be asked."""
+    daemon = start_daemon("-e", "cpu-clock:999hz", "--interval", "0.2")
+    daemon.ask("dump")
+    for file in daemon.store.iterdir():
+        file.unlink()
+    subprocess.run([busy, "plain", "0.4"], check=True, capture_output=True)
+    wait_for(lambda: "store was removed" in daemon.log())
+    subprocess.run([busy, "plain", "0.4"], check=True, capture_output=True)
+    assert "plain_work" in {row["symbol"] for row in daemon.rows("symbol")}
+    assert daemon.stop() == 0
+
+
+def test_sigterm_is_heard_while_a_recording_is_read(start_daemon, tmp_path):
+    """A replay that takes long ends at once, and cleanly, when asked to."""
+    data = PerfData([Attr("cpu-clock", ids=(1,))])
+    for i in range(200000):
+        data.sample(event=0, pid=7, ip=0x400000 + i, time=1000 + i, chain=[USER, i, i * 7 + 1])
+    data.write(tmp_path / "long.data")
+    daemon = start_daemon("--replay", str(tmp_path / "long.data"), ready=False)
+    wait_for(lambda: "worker.ready" in daemon.log())
+    assert daemon.stop() == 0
+
+
+def test_a_session_dir_that_cannot_be_used_is_a_wrong_setting(tmp_path):
+    """A file where the session directory should be exits 78 with its path."""
+    (tmp_path / "file").write_text("")
+    command = [BIN / "opd", "--session-dir", tmp_path / "file"]
+    done = subprocess.run(
+        [*command, "--endpoint", f"ipc://{tmp_path}/s"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    if done.returncode == 77:
+        pytest.skip("perf_event_open is refused here")
+    assert done.returncode == 78
+    assert str(tmp_path / "file") in done.stderr
 
 
 def test_an_endpoint_in_use_names_its_holder(start_daemon):

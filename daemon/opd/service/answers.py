@@ -135,7 +135,13 @@ class Answers:
     def import_file(self, fd: int, *, name: str, size: int, origin: str) -> dict[str, Any]:
         """Import ``size`` bytes as a session of their own."""
         self._daemon.log.info("import.started", origin=origin, bytes=size)
-        return import_in_child(fd, self._daemon.directory, name=name, origin=origin)
+        return import_in_child(
+            fd,
+            self._daemon.directory,
+            name=name,
+            origin=origin,
+            ending=self._daemon.ending.is_set,
+        )
 
 
 def daemon_is_live(daemon: Daemon) -> bool:

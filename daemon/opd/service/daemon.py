@@ -8,12 +8,13 @@ import signal
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from opd import __version__
 from opd.config import reload
 from opd.errors import ConfigError, OpdError, OperationFailedError, RecordFileError, StoreError
 from opd.events import parse_events, select_cpus
+from opd.process import return_memory
 from opd.query.server import Server
 from opd.sampling.kernel import boot_id, kernel_build_id
 from opd.sampling.live import LiveSampling, this_host
@@ -44,12 +45,16 @@ def run(config: Config, *, replay: str | None = None, strict: bool = False) -> i
     extended features, of which there are none to fail yet.
     """
     del strict
+    return_memory()
     logging.configure(config.daemon.log_format, verbose=config.daemon.verbose)
     with Signals() as signals:
         daemon = Daemon(config, replay=replay)
         try:
-            daemon.start()
+            daemon.start(signals)
             daemon.serve(signals)
+        except StoreError as error:
+            # Of a daemon's start, a directory it cannot use is a wrong setting.
+            raise ConfigError(error.message, hint=error.hint) from error
         finally:
             daemon.stop()
     return 0
@@ -91,7 +96,7 @@ class Daemon:
 
     # ---- life cycle, main thread
 
-    def start(self) -> None:
+    def start(self, signals: Signals) -> None:
         """Start everything; raises OpdError and leaves nothing behind ``stop`` cannot end."""
         _raise_file_limit()
         self._server.bind()
@@ -104,7 +109,9 @@ class Daemon:
             raise StoreError(f"{self.directory}: cannot create it: {error.strerror}") from error
         self.link.start()
         if self.replay is not None:
-            self.session = self._import_replay(self.replay)["session"]
+            self.session = self._import_replay(self.replay, signals)
+            if self.ending.is_set():
+                return
         else:
             self._start_sampling()
         self._server.start()
@@ -244,17 +251,30 @@ class Daemon:
             self._open_sampling(before)
         self._start_sampling()
 
-    def _import_replay(self, path: str) -> dict[str, Any]:
+    def _import_replay(self, path: str, signals: Signals) -> str:
+        """Import the recording; its session's name."""
+
+        def ending() -> bool:
+            for name in signals.read():
+                self._on_signal(name)
+            return self.ending.is_set()
+
         try:
             with Path(path).open("rb") as file:
-                result = import_in_child(file.fileno(), self.directory, name="", origin=path)
+                result = import_in_child(
+                    file.fileno(), self.directory, name="", origin=path, ending=ending
+                )
         except OSError as error:
             raise ConfigError(f"{path}: cannot read it: {error.strerror}") from error
         except RecordFileError as error:
             raise ConfigError(error.message, hint=error.hint) from error
+        except OperationFailedError:
+            if not self.ending.is_set():
+                raise
+            return ""
         level = "info" if result["complete"] else "warning"
         getattr(self.log, level)("replay.imported", **flat(result))
-        return result
+        return str(result["session"])
 
     # ---- told by the link and the server, on their threads
 

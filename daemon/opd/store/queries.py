@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from opd.errors import StoreError, UnknownNameError
+from opd.events.catalogue import BY_NAME
 from opd.sampling.window import EventInfo, RunInfo
 from opd.store.database import ReadConnection
 from opd.store.quality import Stretch, read_quality, stretch_of
@@ -387,4 +388,14 @@ def _find_event(name: str | None, runs: Sequence[_Run]) -> EventInfo:
         return next(iter(events.values()))
     if name in events:
         return events[name]
+    # Also by what really runs, by its name without modifiers, or its other name.
+    known = BY_NAME.get(name or "")
+    meant = {name, known.name if known else name}
+    alike = [
+        event
+        for event in events.values()
+        if meant & {event.source, event.name.partition(":")[0], event.source.partition(":")[0]}
+    ]
+    if len(alike) == 1:
+        return alike[0]
     raise UnknownNameError(f"no event {name!r}", hint=f"there are: {', '.join(events) or 'none'}")

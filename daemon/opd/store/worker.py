@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opd.errors import OpdError, StoreError
-from opd.process import die_with, name_process
+from opd.process import die_with, name_process, return_memory
 from opd.store import messages
 from opd.store.database import StoreGoneError
 from opd.store.writer import StoreWriter
@@ -47,6 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parse(arguments)
     die_with(options.parent)
     name_process("opd-store")
+    return_memory()
     # The daemon is asked to stop; the worker stores what that brings first.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
