@@ -25,7 +25,7 @@ from opd.service.imports import import_in_child
 from opd.service.refusals import explain_open_failure
 from opd.service.sdnotify import Notifier
 from opd.service.signals import Signals
-from opd.service.status import flat
+from opd.service.status import flat, published_stats
 from opd.service.windows import WindowLoop
 from opd.store.handover import LinkEvent, WorkerLink
 
@@ -286,6 +286,9 @@ class Daemon:
             self.store_trouble = str(event.fields.get("detail") or event.kind)
         if event.kind == "stored":
             self._server.publish("window", event.fields)
+            self._server.publish("stats", published_stats(self.link.stats()))
+        elif level != "info":
+            self._server.publish("log", {"level": level, "event": event.kind, **event.fields})
 
     def end(self) -> None:
         """Begin to end: wakes the main thread."""

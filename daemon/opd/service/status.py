@@ -103,6 +103,19 @@ def status_of(
     return answer
 
 
+def published_stats(link: dict[str, Any]) -> dict[str, Any]:
+    """Give what subscribers of ``stats`` get with each window stored."""
+    names = (
+        *("windows_stored", "windows_dropped", "samples_stored", "samples_dropped"),
+        *("bytes_stored", "waiting", "waiting_bytes"),
+    )
+    worker = {"pid": link["pid"], "cpu_seconds": link["cpu_seconds"]}
+    return {name: link[name] for name in names} | {
+        "cpu_seconds": self_cpu_seconds() + float(link["cpu_seconds"]),
+        "worker": worker | {"pss_bytes": link["pss_bytes"]},
+    }
+
+
 def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Give nested values under dotted names, for one log line."""
     line: dict[str, Any] = {}
