@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import re
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -54,6 +53,11 @@ class Parser(argparse.ArgumentParser):
         """Report a wrong command line."""
         raise UsageError(message, hint=f"see {self.prog} --help")
 
+    def _print_message(self, message: str, file: object = None) -> None:
+        """Print --help and --version, failures included."""
+        del file
+        output.write(message, end="")
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             what = "subcommand " if action.dest == "command" else ""
@@ -76,18 +80,25 @@ def did_you_mean(word: str, valid: Iterable[str]) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; its exit status."""
     try:
+        output.require_stdout()
         status = _run(list(sys.argv[1:] if argv is None else argv))
-        sys.stdout.flush()
+        output.flush()
     except OpdError as error:
-        print(f"opctl: {error}", file=sys.stderr)
-        return error.exit_status
+        output.complain(f"opctl: {_plain(error)}")
+        status = error.exit_status
     except BrokenPipeError:
-        # Whoever read the output has seen enough; nothing is left to flush at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        status = 0  # whoever read the output has seen enough
+    except OSError as error:
+        output.complain(f"opctl: {output.clean(str(error))}")
+        status = 1
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        status = _INTERRUPTED
+    output.settle()
     return status
+
+
+def _plain(error: OpdError) -> str:
+    return "\n".join(map(output.clean, str(error).split("\n")))
 
 
 def _run(argv: list[str]) -> int:

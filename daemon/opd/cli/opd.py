@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from opd import __version__
+from opd.cli import output
 from opd.config.layers import Override, load
 from opd.config.nearest import did_you_mean
 from opd.config.problems import Problem, raise_problems
@@ -52,23 +53,35 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise ConfigError(message, hint=f"{self.prog} --help shows the options")
 
+    def _print_message(self, message: str, file: object = None) -> None:
+        del file
+        output.require_stdout()
+        output.write(message, end="")
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``opd``; returns its exit status: 0, 1, 77 or 78."""
+    if sys.stderr is None:  # closed: the log goes nowhere, but opd runs
+        sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 - for good
     try:
-        return _run(sys.argv[1:] if argv is None else argv)
+        status = _run(sys.argv[1:] if argv is None else argv)
+        if sys.stdout is not None:
+            output.flush()
     except OpdError as error:
         _complain(error)
-        return error.exit_status
+        status = error.exit_status
     except BrokenPipeError:
-        # Whoever read the listing has seen enough; keep the interpreter from flushing into it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        status = 0  # whoever read the listing has seen enough
+    output.settle()
+    return status
 
 
 def _run(argv: Sequence[str]) -> int:
     parser = _parser()
-    options, rest = parser.parse_known_args(argv)
+    try:
+        options, rest = parser.parse_known_args(argv)
+    except SystemExit as done:  # --help, --version
+        return int(done.code or 0)
     if rest:
         _refuse(parser, rest)
     if options.list_events:
@@ -215,9 +228,10 @@ def _print_events(form: str) -> None:
 
     from opd.events import list_events
 
+    output.require_stdout()
     listings = list_events()
     if form == "json":
-        print(json.dumps({"events": msgspec.to_builtins(listings)}))
+        output.write(json.dumps({"events": msgspec.to_builtins(listings)}))
         return
     rows = [("EVENT", "KIND", "UNIT", "DEFAULT", "HERE")]
     for event in listings:
@@ -227,20 +241,14 @@ def _print_events(form: str) -> None:
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row, [*widths, 0], strict=True)]
-        print("  ".join(cells).rstrip())
-    sys.stdout.flush()
+        output.write("  ".join(cells).rstrip())
 
 
 def _complain(error: OpdError) -> None:
     for line in error.message.splitlines() or [""]:
-        print(f"opd: error: {_plain(line)}", file=sys.stderr)
+        output.complain(f"opd: error: {output.clean(line)}")
     for line in (error.hint or "").splitlines():
-        print(f"opd: hint: {_plain(line)}", file=sys.stderr)
-
-
-def _plain(text: str) -> str:
-    """Without terminal controls: names of files and keys come from anywhere."""
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+        output.complain(f"opd: hint: {output.clean(line)}")
 
 
 if __name__ == "__main__":

@@ -1,36 +1,62 @@
-"""What the client prints: JSON, CSV and tables."""
+"""What the programs print: JSON, CSV, tables, complaints.
+
+Standard output may be closed, full, or read by somebody who has seen enough;
+standard error may be closed.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
+from opd.errors import OperationFailedError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _GAP = "  "
 # A cell longer than this is shown whole but does not push the others aside.
 _PAD_AT_MOST = 60
-# Control characters would let a process draw on the terminal by its name.
-_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
-_CONTROLS |= {0x2028: "\\u2028", 0x2029: "\\u2029"}
+_NOT_ASCII = re.compile(r"[^\n -~]")
 
 
 def print_json(value: object) -> None:
     """One document on stdout: one line, or indented where a person reads it."""
-    indent = 2 if sys.stdout.isatty() else None
-    write(json.dumps(value, indent=indent, ensure_ascii=not sys.stdout.isatty()))
+    if not sys.stdout.isatty():
+        write(json.dumps(value))
+        return
+    # Outside of strings JSON is ASCII.
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    write(_NOT_ASCII.sub(lambda found: _for_json(found[0]), text))
+
+
+def _for_json(letter: str) -> str:
+    return letter if letter.isprintable() else json.dumps(letter)[1:-1]
 
 
 def print_csv(names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Rows with a header line, as RFC 4180 without its CR."""
+    """Rows with a header line, as RFC 4180 without its CR; raw but on a terminal."""
     import csv
 
-    writer = csv.DictWriter(sys.stdout, names, extrasaction="ignore", lineterminator="\n")
+    if sys.stdout.isatty():
+        rows = (
+            {key: clean(cell) if isinstance(cell, str) else cell for key, cell in row.items()}
+            for row in rows
+        )
+    writer = csv.DictWriter(_Stdout(), names, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
+
+
+class _Stdout:
+    """A file to write to, for those who take no function."""
+
+    def write(self, text: str) -> None:
+        write(text, end="")
 
 
 def print_table(
@@ -76,13 +102,54 @@ def print_result(result: Mapping[str, Any], form: str, text: str) -> None:
         write(text)
 
 
-def write(line: str) -> None:
-    """One line on stdout, whatever its encoding lacks."""
+def write(line: str, end: str = "\n") -> None:
+    """One line on stdout, whatever its encoding lacks. Raises OperationFailedError."""
+    with _writing():
+        try:
+            print(line, end=end)
+        except UnicodeEncodeError:
+            encoding = sys.stdout.encoding or "ascii"
+            print(line.encode(encoding, "backslashreplace").decode(encoding), end=end)
+
+
+def flush() -> None:
+    """Let what was written arrive. Raises OperationFailedError, BrokenPipeError."""
+    with _writing():
+        sys.stdout.flush()
+
+
+def require_stdout() -> None:
+    """Raise OperationFailedError when the program was started with a closed one."""
+    if sys.stdout is None:
+        raise OperationFailedError("standard output is closed")
+
+
+def complain(line: str) -> None:
+    """One line on stderr, where there is one."""
+    with contextlib.suppress(OSError, ValueError):
+        if sys.stderr is not None:
+            print(line, file=sys.stderr, flush=True)
+
+
+def settle() -> None:
+    """Write what is left; what nobody takes is lost, so that the interpreter's exit is quiet."""
     try:
-        print(line)
-    except UnicodeEncodeError:
-        encoding = sys.stdout.encoding or "ascii"
-        print(line.encode(encoding, "backslashreplace").decode(encoding))
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+@contextlib.contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # whoever read it has seen enough
+    except OSError as error:
+        raise OperationFailedError(f"cannot write to standard output: {error.strerror}") from error
 
 
 def terminal_width() -> int | None:
@@ -94,8 +161,21 @@ def terminal_width() -> int | None:
 
 
 def clean(text: str) -> str:
-    """The text on one line, control characters spelled out."""
-    return text if text.isprintable() else text.translate(_CONTROLS)
+    """The text on one line, what is not printable spelled out.
+
+    Controls would let a process draw on the terminal by its name, and others
+    turn the order of what is shown.
+    """
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else _spelled(letter) for letter in text)
+
+
+def _spelled(letter: str) -> str:
+    code = ord(letter)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def cell_text(value: object) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from opd.cli import output
+from opd.errors import UsageError
 from opd.query import tables
 
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 NUMBERS = ("samples", "percent", "weight", "pid", "thread", "cpu")
+_COUNT_LIMIT = 1 << 31
 
 
 def add_question(parser: argparse.ArgumentParser, *, top: int) -> None:
@@ -35,19 +37,23 @@ def add_question(parser: argparse.ArgumentParser, *, top: int) -> None:
 def count(text: str) -> int:
     """A number of rows from the command line; ValueError for what is none."""
     number = int(text)
-    if number < 0:
+    if not 0 <= number < _COUNT_LIMIT:
         raise ValueError(text)
     return number
 
 
-count.__name__ = "number, 0 or more"  # argparse shows it: "invalid number, 0 or more value"
+count.__name__ = "count (0 to 2147483647)"  # argparse shows it
 
 
 def question(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The parameters of a report from ``add_question``'s options."""
+    """The parameters of a report from ``add_question``'s options. Raises UsageError."""
+    from opd.query.protocol import KEYS_LIMIT
+
     params: dict[str, Any] = {"top": arguments.top}
     if arguments.sort is not None:
-        params["sort"] = arguments.sort.split(",")
+        params["sort"] = keys = arguments.sort.split(",")
+        if len(keys) > KEYS_LIMIT:
+            raise UsageError(f"--sort has {len(keys)} keys; at most {KEYS_LIMIT} are taken")
     if arguments.event is not None:
         params["event"] = arguments.event
     return params

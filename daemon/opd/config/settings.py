@@ -34,9 +34,12 @@ def _is_endpoint(value: Any) -> str:
     path = value.removeprefix("ipc://")
     if path == "" or path[0] in "@*" or "\0" in path:
         return "it must name a socket file"
-    if len(path.encode(errors="surrogateescape")) > ENDPOINT_PATH_BYTES:
-        return f"a socket's path has at most {ENDPOINT_PATH_BYTES} bytes"
-    return ""
+    try:
+        size = len(path.encode())
+    except UnicodeEncodeError:
+        return "it is not UTF-8"
+    long = f"a socket's path has at most {ENDPOINT_PATH_BYTES} bytes"
+    return long if size > ENDPOINT_PATH_BYTES else ""
 
 
 def _is_path(value: Any) -> str:

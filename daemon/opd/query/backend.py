@@ -31,7 +31,10 @@ class Backend(Protocol):
     """
 
     def hello(self) -> dict[str, Any]:
-        """``{"capabilities": {…}}`` and whatever else; the server adds its own part."""
+        """``{"capabilities": {…}}`` and whatever else; the server adds its own part.
+
+        Called on the server's own thread: returns at once.
+        """
         ...
 
     def status(self) -> dict[str, Any]:

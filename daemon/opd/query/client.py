@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import time
 from typing import TYPE_CHECKING, Any, Self
@@ -177,11 +176,9 @@ class Client:
                 f"{self._path}: {error.strerror}",
                 hint="run as root, or join the group that owns the socket (opd)",
             ) from error
-        except TimeoutError as error:
+        except (TimeoutError, BlockingIOError) as error:
             raise self._stuck() from error
         except OSError as error:
-            if error.errno == errno.EAGAIN:
-                raise self._stuck() from error
             raise NoDaemonError(
                 f"no opd listens at {self.endpoint}",
                 hint=f"start one: opd --endpoint {self.endpoint}, or systemctl start opd",
@@ -190,7 +187,9 @@ class Client:
     def _stuck(self) -> OperationFailedError:
         pid = endpoints.holder_from_proc(self._path)
         return OperationFailedError(
-            f"pid {pid} holds {self.endpoint} and accepts no connection", data={"pid": pid}
+            f"pid {pid} holds {self.endpoint} and does not answer: it accepted no connection"
+            f" in {self._answer_seconds:g} s",
+            data={"pid": pid},
         )
 
     def _receive(

@@ -9,12 +9,14 @@ import contextlib
 import os
 import socket
 import struct
+import time
 from typing import NamedTuple
 
 from opd.errors import ConfigError, PermissionDeniedError
 
 PUB_SUFFIX = ".pub"
 _PATH_LIMIT = 107  # sizeof(sockaddr_un.sun_path) - 1
+_RETRY_SECONDS = 0.05
 
 
 class Peer(NamedTuple):
@@ -29,8 +31,12 @@ def socket_path(endpoint: str) -> str:
     """The path of an ``ipc://`` endpoint.
 
     Raises ConfigError for every other transport, abstract names, and paths
-    that do not fit a socket address.
+    that are not UTF-8 or do not fit a socket address.
     """
+    try:
+        endpoint.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"endpoint {endpoint!r}: is not UTF-8") from error
     scheme, separator, path = endpoint.partition("://")
     if separator and scheme == "tcp":
         raise ConfigError(
@@ -55,15 +61,24 @@ def socket_path(endpoint: str) -> str:
 
 
 def connect_plain(path: str, seconds: float) -> socket.socket:
-    """Connect to a unix socket and nothing more; raises OSError."""
-    plain = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        plain.settimeout(seconds)
-        plain.connect(path)
-    except BaseException:
-        plain.close()
-        raise
-    return plain
+    """Connect to a unix socket and nothing more; raises OSError.
+
+    BlockingIOError: for ``seconds`` its holder accepted too few of those that
+    wait to be let in.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        plain = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            plain.settimeout(seconds)
+            plain.connect(path)
+        except BaseException as error:
+            plain.close()
+            if not isinstance(error, BlockingIOError) or time.monotonic() >= deadline:
+                raise
+        else:
+            return plain
+        time.sleep(_RETRY_SECONDS)
 
 
 def peer_of(plain: socket.socket) -> Peer:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from opd.config.nearest import did_you_mean
 from opd.errors import UnknownNameError, UsageError
+from opd.query import protocol
 
 TOP_LIMIT = 1 << 31
 SECONDS_LIMIT = 86400.0
@@ -20,11 +21,15 @@ class Param(NamedTuple):
 
 
 class Method(NamedTuple):
-    """One method. ``owner_only``: for uid 0 and the daemon's own. ``slow``: may take seconds."""
+    """One method. ``owner_only``: for uid 0 and the daemon's own. ``slow``: may take seconds.
+
+    ``at_once``: answered by the server's loop itself, so it must not wait.
+    """
 
     params: dict[str, Param] = {}  # noqa: RUF012 - a NamedTuple's default, never changed
     owner_only: bool = False
     slow: bool = False
+    at_once: bool = False
 
 
 _RANGE = {"since": Param("text"), "until": Param("text")}
@@ -35,7 +40,7 @@ _QUESTION = {
 }
 
 METHODS: dict[str, Method] = {
-    "hello": Method(),
+    "hello": Method(at_once=True),
     "status": Method(),
     "report": Method(
         params={**_QUESTION, **_RANGE, "session": Param("text")},
@@ -50,8 +55,8 @@ METHODS: dict[str, Method] = {
     "shutdown": Method(owner_only=True),
     "import_begin": Method(
         params={
-            "name": Param("text"),
-            "origin": Param("text"),
+            "name": Param("file name"),
+            "origin": Param("file name"),
             "size": Param("offset"),
             "mtime_ns": Param("nanoseconds"),
         }
@@ -109,14 +114,17 @@ def check(name: str, method: Method, params: dict[str, Any]) -> dict[str, Any]:
 
 def _value(what: str, kind: str, value: Any) -> Any:
     good: bool
-    if kind == "text":
+    if kind in ("text", "file name"):
         good = isinstance(value, str) and len(value) <= TEXT_LIMIT
-        expected = f"a string of at most {TEXT_LIMIT} characters"
+        # Names of files need not be UTF-8, but nothing in the store is called so.
+        good = good and (kind == "file name" or _is_utf8(value))
+        expected = f"a string of at most {TEXT_LIMIT} characters in UTF-8"
     elif kind == "texts":
         if isinstance(value, str):
             value = value.split(",")
-        good = isinstance(value, list) and all(isinstance(item, str) for item in value)
-        expected = "a list of strings, or one with commas"
+        good = isinstance(value, list) and len(value) <= protocol.KEYS_LIMIT
+        good = good and all(isinstance(item, str) for item in value)
+        expected = f"a list of at most {protocol.KEYS_LIMIT} strings, or one with commas"
         value = tuple(item.strip() for item in value) if good else value
         good = good and all(value)
     elif kind == "count":
@@ -135,6 +143,14 @@ def _value(what: str, kind: str, value: Any) -> Any:
     if not good:
         raise UsageError(f"{what}: expected {expected}, got {_shown(value)}")
     return value
+
+
+def _is_utf8(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_int(value: object) -> bool:

@@ -1,8 +1,8 @@
 """The ROUTER that answers requests and the PUB that tells what happens.
 
-One thread owns both sockets. It reads, refuses what is no request, hands the
-rest to a few handler threads and sends what they answer; it never waits for a
-handler or for a peer.
+One thread owns both sockets. It reads, refuses what is no request, answers
+hello, hands the rest to a few handler threads and sends what they answer; it
+never waits for a handler or for a peer.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from opd.query.dispatch import Dispatcher
 from opd.query.lanes import Lane
 from opd.query.listener import claim
 from opd.query.peers import peer_of_frame, peer_uids_are_genuine
+from opd.query.publisher import QUEUE_LIMIT_MESSAGES, Publisher
 from opd.query.transfers import Transfers
 
 if TYPE_CHECKING:
@@ -34,17 +35,18 @@ if TYPE_CHECKING:
 
 TOPICS = ("window", "stats", "probe", "log")
 
-# What ZeroMQ itself reads of one frame before it cuts the connection. Twice
-# and twice again our own limit, so that a message somewhat too long still
-# gets an answer that says so.
-_FRAME_LIMIT_BYTES = 4 * protocol.MESSAGE_LIMIT_BYTES
-_SUBSCRIPTION_LIMIT_BYTES = 4096
-_RECEIVE_QUEUE = 64
+UNDER_WAY_LIMIT = 32
+"""How many requests of one connection are handled or wait at a time."""
+
+# What ZeroMQ itself reads of one frame before it cuts the connection: somewhat
+# more than we take, so that a message just too long gets an answer that says so.
+_FRAME_LIMIT_BYTES = protocol.MESSAGE_LIMIT_BYTES + (1 << 20)
+_RECEIVE_QUEUE = 16
 _SEND_QUEUE = 256
-_PUBLISH_QUEUE = 1000
 _BURST = 64
 _SWEEP_MS = 1000
 _LINGER_MS = 1000
+_GRACE_SECONDS = 2.0
 _QUICK_THREADS = 2
 _SLOW_THREADS = 4
 _QUICK_WAITING = 1024
@@ -85,11 +87,15 @@ class Server:
         self._quick = Lane("opd-query", _QUICK_THREADS, _QUICK_WAITING)
         self._slow = Lane("opd-query-slow", _SLOW_THREADS, _SLOW_WAITING)
         self._received = self._answered = self._dropped = 0
-        self._outbox: deque[tuple[list[bytes] | None, list[bytes]]] = deque()
+        self._outbox: deque[tuple[list[bytes], bytes]] = deque()
+        self._news: deque[tuple[str, bytes]] = deque(maxlen=QUEUE_LIMIT_MESSAGES)
+        # By routing id; the loop's alone, as is everything about sockets.
+        self._under_way: dict[bytes, int] = {}
         self._wake = -1
         self._listeners: list[Listener] = []
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
-        self._sockets: list[zmq.Socket[bytes]] = []
+        self._router: zmq.Socket[bytes] | None = None
+        self._publisher: Publisher | None = None
         self._stop_by: float | None = None
         self._thread = threading.Thread(target=self._loop, name="opd-router", daemon=True)
 
@@ -110,20 +116,16 @@ class Server:
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._context = zmq.Context()
         self._dispatcher.trusts_peers = peer_uids_are_genuine(self._context)
-        for kind, listener in zip((zmq.ROUTER, zmq.PUB), self._listeners, strict=True):
-            opened = self._context.socket(kind)
-            opened.setsockopt(zmq.LINGER, _LINGER_MS)
-            opened.setsockopt(zmq.USE_FD, listener.detach())
-            if kind == zmq.ROUTER:
-                opened.setsockopt(zmq.ROUTER_MANDATORY, 1)
-                opened.setsockopt(zmq.RCVHWM, _RECEIVE_QUEUE)
-                opened.setsockopt(zmq.SNDHWM, _SEND_QUEUE)
-                opened.setsockopt(zmq.MAXMSGSIZE, _FRAME_LIMIT_BYTES)
-            else:
-                opened.setsockopt(zmq.SNDHWM, _PUBLISH_QUEUE)
-                opened.setsockopt(zmq.MAXMSGSIZE, _SUBSCRIPTION_LIMIT_BYTES)
-            opened.bind(f"ipc://{listener.path}")
-            self._sockets.append(opened)
+        requests, news = self._listeners
+        router = self._router = self._context.socket(zmq.ROUTER)
+        router.setsockopt(zmq.LINGER, _LINGER_MS)
+        router.setsockopt(zmq.USE_FD, requests.detach())
+        router.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        router.setsockopt(zmq.RCVHWM, _RECEIVE_QUEUE)
+        router.setsockopt(zmq.SNDHWM, _SEND_QUEUE)
+        router.setsockopt(zmq.MAXMSGSIZE, _FRAME_LIMIT_BYTES)
+        router.bind(f"ipc://{requests.path}")
+        self._publisher = Publisher(news.detach(), TOPICS)
         self._thread.start()
 
     def publish(self, topic: str, payload: object) -> None:
@@ -134,7 +136,8 @@ class Server:
         """
         if topic not in TOPICS:
             raise ValueError(f"no topic {topic!r}; there are {' '.join(TOPICS)}")
-        self._post(None, [topic.encode(), protocol.pack(payload)])
+        self._news.append((topic, protocol.pack(payload)))
+        self._notify()
 
     def messages(self) -> dict[str, int]:
         """How many messages were received, answered, dropped; the first is the sum when idle."""
@@ -145,19 +148,28 @@ class Server:
         }
 
     def stop(self, seconds: float = 5.0) -> None:
-        """Read no more, send what handlers answer within ``seconds``, close, remove the files."""
+        """Read no more, send what handlers answer within ``seconds``, close, remove the files.
+
+        Returns a few seconds after that at the latest, whatever peers and
+        ZeroMQ do; threads that then still run do not keep the process.
+        """
         if self._thread.is_alive():
             self._stop_by = time.monotonic() + seconds
             self._notify()
-            self._thread.join()
+            self._thread.join(seconds + _GRACE_SECONDS)
+        else:
+            self._close_sockets()
         self._quick.close()
         self._slow.close()
         self._transfers.close()
         if self._context is not None:
-            self._context.term()
+            # term() returns when every socket is closed and has lingered.
+            end = threading.Thread(target=self._context.term, name="opd-zmq-end", daemon=True)
+            end.start()
+            end.join(_LINGER_MS / 1000 + _GRACE_SECONDS)
             self._context = None
         self._release()
-        if self._wake >= 0:
+        if self._wake >= 0 and not self._thread.is_alive():
             wake, self._wake = self._wake, -1
             os.close(wake)
 
@@ -166,8 +178,8 @@ class Server:
             listener.release()
         self._listeners.clear()
 
-    def _post(self, to: list[bytes] | None, frames: list[bytes]) -> None:
-        self._outbox.append((to, frames))
+    def _post(self, to: list[bytes], body: bytes) -> None:
+        self._outbox.append((to, body))
         self._notify()
 
     def _notify(self) -> None:
@@ -177,9 +189,26 @@ class Server:
                 os.eventfd_write(self._wake, 1)
 
     def _loop(self) -> None:
-        router, pub = self._sockets
+        if self._router is None or self._publisher is None:
+            return
+        try:
+            self._serve(self._router, self._publisher)
+        except zmq.ContextTerminated:
+            pass  # stop() did not wait any longer
+        finally:
+            self._close_sockets()
+
+    def _close_sockets(self) -> None:
+        if self._router is not None:
+            self._router.close()
+        if self._publisher is not None:
+            self._publisher.close()
+        self._router = self._publisher = None
+
+    def _serve(self, router: zmq.Socket[bytes], publisher: Publisher) -> None:
         poller = zmq.Poller()
         poller.register(self._wake, zmq.POLLIN)
+        poller.register(publisher.fileno(), zmq.POLLIN)
         poller.register(router, zmq.POLLIN)
         swept = time.monotonic()
         while not self._finished():
@@ -187,20 +216,21 @@ class Server:
             if self._wake in ready:
                 with contextlib.suppress(BlockingIOError):
                     os.eventfd_read(self._wake)
-            self._send_all(router, pub)
+            self._send_all(router, publisher)
             if self._stop_by is not None and router in poller:
                 poller.unregister(router)
             elif router in ready:
                 for _ in range(_BURST):
                     if not self._receive(router):
                         break
-                    self._send_all(router, pub)
+                    self._send_all(router, publisher)
+            if publisher.fileno() in ready:
+                publisher.turn()
             if time.monotonic() - swept > _SWEEP_MS / 1000:
                 swept = time.monotonic()
                 self._transfers.expire()
-        self._send_all(router, pub)
-        router.close()
-        pub.close()
+                publisher.sweep()
+        self._send_all(router, publisher)
 
     def _finished(self) -> bool:
         if self._stop_by is None:
@@ -253,15 +283,27 @@ class Server:
             code = None if request.method in methods.METHODS else protocol.METHOD_NOT_FOUND
             self._refuse(router, to, protocol.Refusal(request.id, code, error))
             return
-        owner = (to[0], peer)
+        peer_id = to[0]
+        owner = (peer_id, peer)
+        if method.at_once:
+            self._send(router, [*to, self._dispatcher.answer(request, params, owner)])
+            return
 
         def handle() -> None:
-            self._post(to, [self._dispatcher.answer(request, params, owner)])
+            self._post(to, self._dispatcher.answer(request, params, owner))
 
         lane = self._slow if method.slow else self._quick
-        if not lane.submit(handle):
+        under_way = self._under_way.get(peer_id, 0)
+        if under_way >= UNDER_WAY_LIMIT:
+            busy = OperationFailedError(
+                f"{under_way} requests of this connection are waiting", hint="read their answers"
+            )
+        elif lane.submit(peer_id, handle):
+            self._under_way[peer_id] = under_way + 1
+            return
+        else:
             busy = OperationFailedError("too many requests are waiting", hint="ask again later")
-            self._refuse(router, to, protocol.Refusal(request.id, None, busy))
+        self._refuse(router, to, protocol.Refusal(request.id, None, busy))
 
     def _refuse(
         self, router: zmq.Socket[bytes], to: list[bytes], refusal: protocol.Refusal
@@ -269,20 +311,32 @@ class Server:
         body = protocol.encode_error(refusal.id, refusal.error, refusal.rpc_code)
         self._send(router, [*to, body])
 
-    def _send_all(self, router: zmq.Socket[bytes], pub: zmq.Socket[bytes]) -> None:
+    def _send_all(self, router: zmq.Socket[bytes], publisher: Publisher) -> None:
+        while self._news:
+            publisher.publish(*self._news.popleft())
         while self._outbox:
-            to, frames = self._outbox.popleft()
-            if to is None:
-                with contextlib.suppress(zmq.ZMQError):  # PUB drops for whoever is slow
-                    pub.send_multipart(frames, zmq.NOBLOCK)
-            else:
-                self._send(router, [*to, *frames])
+            to, body = self._outbox.popleft()
+            self._ended(to[0], 1)
+            self._send(router, [*to, body])
+
+    def _ended(self, peer_id: bytes, requests: int) -> None:
+        left = self._under_way.pop(peer_id, 0) - requests
+        if left > 0:
+            self._under_way[peer_id] = left
 
     def _send(self, router: zmq.Socket[bytes], frames: list[bytes]) -> None:
-        """Hand a reply to ZeroMQ; one whose peer is gone or does not read is dropped."""
+        """Hand a reply to ZeroMQ; one whose peer is gone or does not read is dropped.
+
+        What a peer that is gone asked for and has not begun goes with it.
+        """
         try:
             router.send_multipart(frames, zmq.NOBLOCK)
-        except zmq.ZMQError:
+        except zmq.ZMQError as error:
             self._dropped += 1
+            peer_id = frames[0]
+            if error.errno == zmq.EHOSTUNREACH and peer_id in self._under_way:
+                forgotten = self._quick.forget(peer_id) + self._slow.forget(peer_id)
+                self._dropped += forgotten
+                self._ended(peer_id, forgotten)
         else:
             self._answered += 1

@@ -29,6 +29,8 @@ _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
 # Eight digits are a date in ISO's basic form.
 _EPOCH = re.compile(r"@?(\d{9,12}(?:\.\d{1,9})?)")
 _OLDEST_DAYS = 8
+# The store's numbers have 64 bits; half their range leaves room to calculate.
+_FAR_NS = 1 << 62
 
 
 def parse_time(text: str, *, now_ns: int | None = None, zone: dt.tzinfo | None = None) -> int:
@@ -37,9 +39,16 @@ def parse_time(text: str, *, now_ns: int | None = None, zone: dt.tzinfo | None =
     ``zone`` (default: the system's) places times that name none. A bare
     time of day is its most recent past occurrence; one that a clock change
     skipped is looked for on earlier days, of one that happened twice the
-    later is meant. UsageError lists the valid forms.
+    later is meant. UsageError lists the valid forms, or says that the moment
+    is too far away: before 1823 or after 2116.
     """
-    now = time.time_ns() if now_ns is None else now_ns
+    moment = _moment(text, time.time_ns() if now_ns is None else now_ns, zone)
+    if not -_FAR_NS < moment < _FAR_NS:
+        raise UsageError(f"time too far away: {text[:100]!r}", hint="opd knows 1824 to 2115")
+    return moment
+
+
+def _moment(text: str, now: int, zone: dt.tzinfo | None) -> int:
     word = text.strip()
     if word.lower() == "now":
         return now
@@ -58,7 +67,7 @@ def parse_time(text: str, *, now_ns: int | None = None, zone: dt.tzinfo | None =
             moment = _place(moment, zone)
         return _to_ns(moment)
     except (ValueError, OverflowError) as error:
-        raise UsageError(f"not a time: {text!r}", hint=f"valid: {VALID_FORMS}") from error
+        raise UsageError(f"not a time: {text[:100]!r}", hint=f"valid: {VALID_FORMS}") from error
 
 
 def _latest(clock: dt.time, now: int, zone: dt.tzinfo | None) -> int:

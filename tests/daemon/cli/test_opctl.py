@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import fcntl
 import importlib
@@ -10,6 +11,7 @@ import json
 import os
 import pty
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -18,7 +20,9 @@ from pathlib import Path
 
 import pytest
 
-from opd.cli.opctl import COMMANDS, build_parser, join_times, main
+from opd.cli import output
+from opd.cli.opctl import COMMANDS, FORMATS, build_parser, join_times, main
+from opd.store.database import open_writer
 
 ROOT = Path(__file__).parents[3]
 SERVE = ROOT / "tests" / "daemon" / "query" / "backend_for_tests.py"
@@ -164,6 +168,10 @@ def test_times_reach_the_daemon_as_typed():
         (["report", "--format", "jsn"], "did you mean json"),
         (["report", "--top", "many"], "--top"),
         (["report", "--top", "-1"], "--top"),
+        (["report", "--top", "99999999999999999999"], "--top"),
+        (["--session-dir", "/tmp", "report", "--top=2147483648"], "--top"),
+        (["report", "--sort", ",".join(["comm"] * 5000)], "at most 64"),
+        (["--endpoint", b"ipc:///tmp/\xff", "status"], "UTF-8"),
         (["top", "--interval", "0"], "--interval"),
         (["top", "--since", "10m"], "opctl report"),
         (["report", "extra"], "'extra'"),
@@ -315,6 +323,133 @@ def test_import_of_a_file_that_is_not_there(endpoint):
     done = opctl("import", "/nonexistent/perf.data", endpoint=endpoint)
     assert done.returncode == 1
     assert "/nonexistent/perf.data: No such file" in done.stderr
+
+
+def test_import_takes_only_a_regular_file(endpoint, tmp_path):
+    """A FIFO, a socket and a device are named, with 2; a directory with 1, as perf makes such."""
+    os.mkfifo(tmp_path / "fifo")
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(tmp_path / "sock"))
+    for name, kind, status in (
+        (tmp_path / "fifo", "a FIFO", 2),
+        (tmp_path / "sock", "a socket", 2),
+        ("/dev/zero", "a character device", 2),
+        (tmp_path, "a directory", 1),
+    ):
+        for where in ({"endpoint": endpoint}, {}):
+            store = [] if where else ["--session-dir", str(tmp_path / "store")]
+            done = opctl(*store, "import", str(name), **where)
+            assert (done.returncode, done.stdout) == (status, "")
+            assert f"this is {kind}" in done.stderr
+
+
+def test_import_of_a_file_that_cannot_be_read(endpoint, tmp_path):
+    """A regular file whose reading fails is status 1 with its name, not a traceback."""
+    for where in ({"endpoint": endpoint}, {}):
+        store = [] if where else ["--session-dir", str(tmp_path / "store")]
+        done = opctl(*store, "import", "/proc/self/mem", **where)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+        assert "mem: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [("--since", "99999999999d"), ("--until", "9999-12-31T23:59:59Z")]
+)
+def test_a_time_centuries_away_is_status_2(tmp_path, words):
+    """A time that the store's numbers cannot hold is told in a line."""
+    open_writer(tmp_path).close()
+    done = opctl("--session-dir", str(tmp_path), "report", *words)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "too far away" in done.stderr
+
+
+@pytest.mark.parametrize("words", [("report",), ("events",), ("import", __file__)])
+def test_a_store_with_an_impossible_name_is_status_1(words):
+    """A directory's name that is too long is told in a line."""
+    done = opctl("--session-dir", "/tmp/" + "x" * 300, *words)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert "File name too long" in done.stderr or "perf.data" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(("report", "--format", form) for form in FORMATS),
+        *(("top", "--count", "1", "--format", form) for form in FORMATS),
+        ("status",),
+        ("doctor", "--local"),
+        ("--help",),
+        ("--version",),
+    ],
+)
+@pytest.mark.parametrize(
+    ("where", "said"), [(">/dev/full", "No space left"), (">&-", "output is closed")]
+)
+def test_output_that_nobody_takes_is_status_1(endpoint, words, where, said):
+    """A full or closed standard output is one line on stderr."""
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {where}', "sh", *OPCTL, *words],
+        capture_output=True,
+        text=True,
+        env={**ENVIRONMENT, "OPD_ENDPOINT": endpoint},
+        check=False,
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert said in done.stderr
+
+
+def test_a_closed_stderr_does_not_change_the_status():
+    """A usage error that cannot be told is one all the same."""
+    for where in ("2>&-", "2>/dev/full"):
+        command = ["sh", "-c", f'exec "$@" {where}', "sh", *OPCTL, "--nope"]
+        done = subprocess.run(command, capture_output=True, env=ENVIRONMENT, check=False)
+        assert (done.returncode, done.stdout) == (2, b"")
+
+
+def on_a_terminal(*words, endpoint):
+    """What opctl draws on a terminal."""
+    master, slave = pty.openpty()
+    environment = {**ENVIRONMENT, "OPD_ENDPOINT": endpoint}
+    subprocess.run([*OPCTL, *words], stdout=slave, env=environment, check=True)
+    os.close(slave)
+    text = b""
+    with contextlib.suppress(OSError):  # how a terminal ends
+        while piece := os.read(master, 65536):
+            text += piece
+    os.close(master)
+    return text.decode()
+
+
+def test_names_cannot_draw_on_a_terminal(endpoint):
+    """In no format does a control or a turning character reach a terminal; csv to a file is raw."""
+    for form in FORMATS:
+        shown = on_a_terminal("report", "--sort", "comm", "--format", form, endpoint=endpoint)
+        assert "evil" in shown
+        assert all(letter.isprintable() or letter in "\r\n" for letter in shown)
+    raw = opctl("report", "--sort", "comm", "--format", "csv", endpoint=endpoint).stdout
+    assert "evil\n\x1b[31mname" in raw
+
+
+def test_csv_survives_a_poor_encoding(monkeypatch):
+    """What the output's encoding lacks is spelled out in csv too."""
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+    output.print_csv(["name"], [{"name": "gr\u00fcn"}])
+    sys.stdout.flush()
+    assert sys.stdout.buffer.getvalue() == b"name\ngr\\xfcn\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("gr\u00fcn \u4e2d", "gr\u00fcn \u4e2d"),
+        ("a\n\x1b\x9b", "a\\x0a\\x1b\\x9b"),
+        ("\u202e\u2066\u2028\ufeff", "\\u202e\\u2066\\u2028\\ufeff"),
+        ("\udcff\U000e0041", "\\udcff\\U000e0041"),
+    ],
+)
+def test_what_is_not_printable_is_spelled_out(text, shown):
+    """Every character that str.isprintable refuses, and no other."""
+    assert output.clean(text) == shown
 
 
 def test_shutdown_returns_when_the_daemon_is_gone(endpoint):

@@ -96,6 +96,8 @@ def test_help_names_every_option_with_an_example():
         (["--log-format", "xml"], ["--log-format", "auto, console or json"]),
         (["--endpoint", "tcp://127.0.0.1:9"], ["--endpoint", "CURVE"]),
         (["--endpoint", "opd.sock"], ["--endpoint", "ipc:///PATH"]),
+        (["--endpoint", "ipc:///tmp/\udcff"], ["--endpoint", "not UTF-8"]),
+        (["--check-config", "--endpoint", "ipc:///tmp/\udcff"], ["--endpoint", "not UTF-8"]),
         (["--session-dir", ""], ["--session-dir", "got nothing"]),
         (["--cpus", "x"], ["--cpus", "0-3,8", "'x'"]),
         (["--cpus", "60000"], ["--cpus", "60000", "online"]),
@@ -215,6 +217,32 @@ def test_a_reader_that_has_seen_enough():
         check=False,
     )
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "words", ["--list-events", "--list-events --format json", "--help", "--version"]
+)
+@pytest.mark.parametrize(
+    ("where", "said"), [(">/dev/full", "No space left"), (">&-", "output is closed")]
+)
+def test_output_that_nobody_takes_is_status_1(words, where, said):
+    """A full or closed standard output is one line on stderr."""
+    done = subprocess.run(
+        ["sh", "-c", f'"$0" -m opd.cli.opd {words} {where}', sys.executable],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert said in done.stderr
+
+
+def test_closed_streams_do_not_change_the_status(empty):
+    """Without standard output and error settings are checked all the same."""
+    for words, status in ((f"--check-config --config {empty}", 0), ("--nope", 78)):
+        for where in (">&- 2>&-", ">/dev/full 2>/dev/full"):
+            command = ["sh", "-c", f'"$0" -m opd.cli.opd {words} {where}', sys.executable]
+            assert subprocess.run(command, check=False).returncode == status
 
 
 @pytest.fixture

@@ -92,3 +92,10 @@ def test_what_needs_a_daemon_says_so():
         backend.call("dump")
     with pytest.raises(UnknownNameError):
         backend.call("report", {"srot": "comm"})
+
+
+def test_what_does_not_fit_the_store_is_a_usage_error():
+    """Times beyond 64 bits are refused before the store is asked."""
+    for params in ({"since": "99999999999d"}, {"until": "9999-12-31T23:59:59Z"}):
+        with pytest.raises(UsageError, match="too far away"):
+            report_answer(OneReader(), params)

@@ -109,3 +109,45 @@ def test_shutdown_can_be_waited_for(process):
         assert client.wait_until_gone(20)
         waiter.join()
     assert process.returncode == 0
+
+
+def fill(path):
+    """Connections that wait to be accepted, as many as there may be."""
+    waiting = []
+    while True:
+        one = socket.socket(socket.AF_UNIX)
+        one.settimeout(0)
+        waiting.append(one)
+        try:
+            one.connect(str(path))
+        except BlockingIOError:
+            return waiting
+
+
+def test_a_busy_daemon_is_waited_for(tmp_path):
+    """A daemon whose backlog is full for a moment is not called dead."""
+    path = tmp_path / "opd.sock"
+    with socket.socket(socket.AF_UNIX) as busy:
+        busy.bind(str(path))
+        busy.listen(2)
+        waiting = fill(path)
+        timer = threading.Timer(0.3, lambda: [busy.accept()[0].close() for _ in waiting[1:]])
+        timer.start()
+        with Client(f"ipc://{path}") as client:
+            assert client.daemon_pid == os.getpid()
+        timer.join()
+        for one in waiting:
+            one.close()
+
+
+def test_a_daemon_that_accepts_nobody_is_named(tmp_path):
+    """When the backlog stays full for the answer limit, the error has the holder's pid."""
+    path = tmp_path / "opd.sock"
+    with socket.socket(socket.AF_UNIX) as stuck:
+        stuck.bind(str(path))
+        stuck.listen(2)
+        waiting = fill(path)
+        with pytest.raises(OperationFailedError, match=f"pid {os.getpid()} .* does not answer"):
+            Client(f"ipc://{path}", answer_seconds=0.3)
+        for one in waiting:
+            one.close()

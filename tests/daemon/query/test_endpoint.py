@@ -41,6 +41,7 @@ def hold(path):
         ("ipc://@abstract", "permissions"),
         ("ipc://*", "permissions"),
         ("ipc:///" + "x" * 103, "longer"),
+        ("ipc:///tmp/\udcff", "UTF-8"),
     ],
 )
 def test_other_transports_are_refused(url, word):

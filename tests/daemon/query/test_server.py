@@ -8,6 +8,7 @@ import random
 import socket
 import stat
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -15,8 +16,9 @@ import msgpack
 import pytest
 import zmq
 
-from opd.query import tables
+from opd.query import tables, zmtp
 from opd.query.protocol import MESSAGE_LIMIT_BYTES
+from opd.query.server import UNDER_WAY_LIMIT
 
 _OPEN = []
 DOCS = Path(__file__).parents[3] / "docs" / "protocol.md"
@@ -62,12 +64,13 @@ def ask(one, method, params=None, request_id=1):
     return msgpack.unpackb(one.recv())
 
 
-def settled(server, received):
-    """The counters, once the server has received that many messages and rests."""
+def settled(server, received, under_way=0):
+    """The counters, once the server has received that many messages and ended all but some."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         counts = server.messages()
-        if counts["received"] == received == counts["answered"] + counts["dropped"]:
+        ended = counts["answered"] + counts["dropped"]
+        if counts["received"] == received == ended + under_way:
             return counts
         time.sleep(0.01)
     raise AssertionError(f"{server.messages()}, expected {received} received")
@@ -224,8 +227,8 @@ def test_an_oversized_message_is_answered(dealer):
 
 
 def test_a_frame_that_zeromq_refuses_does_not_stop_the_server(server, context, dealer):
-    """A connection that claims 65 MiB is cut; the others go on."""
-    dealer.send(b"\0" * (65 << 20))
+    """A connection that claims a frame of 18 MiB is cut; the others go on."""
+    dealer.send(b"\0" * (18 << 20))
     fresh = opened(context, zmq.DEALER, server.endpoint)
     assert ask(fresh, "status")["result"]["messages"]["received"] == 1
 
@@ -261,15 +264,22 @@ def test_a_slow_handler_keeps_nobody_waiting(backend, dealer):
     assert msgpack.unpackb(dealer.recv())["id"] == "slow"
 
 
-def test_too_many_waiting_requests_are_told_so(server, backend, dealer):
-    """The queue of slow requests is bounded; status still works when it is full."""
-    for at in range(70):
-        dealer.send(body_of("dump", request_id=at))
-    refused = [msgpack.unpackb(dealer.recv()) for _ in range(6)]
-    assert all("waiting" in reply["error"]["message"] for reply in refused)
+def test_too_many_waiting_requests_are_told_so(server, backend, context, dealer):
+    """A connection's requests and all slow ones are bounded; status works when they are full."""
+    crowd = [opened(context, zmq.DEALER, server.endpoint) for _ in range(3)]
+    for at, one in enumerate(crowd):
+        for number in range(UNDER_WAY_LIMIT + 1):
+            one.send(body_of("dump", request_id=number))
+        deadline = time.monotonic() + 20
+        while server.messages()["received"] < 33 * (at + 1) and time.monotonic() < deadline:
+            time.sleep(0.01)
+    for one, refused in zip(crowd, (1, 1, 33), strict=True):
+        replies = [msgpack.unpackb(one.recv()) for _ in range(refused)]
+        assert all("waiting" in reply["error"]["message"] for reply in replies)
+        assert not one.poll(0)
     assert "result" in ask(dealer, "status")
     backend.release.set()
-    assert settled(server, 71)["answered"] == 71
+    assert settled(server, 100)["answered"] == 100
 
 
 def test_a_peer_that_never_reads_does_not_block(server, context, dealer):
@@ -386,3 +396,93 @@ def test_a_shutdown_is_answered(server, backend, dealer):
     backend.release.set()
     server.stop()
     assert msgpack.unpackb(dealer.recv())["result"] == {"dumped": True}
+
+
+def test_a_stop_ends_whatever_peers_do(server, backend, context):
+    """Neither a hanging handler, nor unread answers, nor a socket left open keep stop() waiting."""
+    deaf = opened(context, zmq.DEALER, server.endpoint, rcvhwm=1, sndhwm=0)
+    deaf.send(body_of("dump"))
+    for at in range(2000):
+        deaf.send(body_of("report", request_id=at))
+    flooding = socket.socket(socket.AF_UNIX)
+    flooding.connect(f"{server.path}.pub")
+    flooding.sendall(zmtp.GREETING + zmtp.ready(b"SUB") + b"\x00\x02\x01x" * 5000)
+    assert backend.dumping.wait(20)
+    left_open = server._context.socket(zmq.PULL)
+    stopping = threading.Thread(target=server.stop, args=(0.2,), daemon=True)
+    stopping.start()
+    stopping.join(60)
+    assert not stopping.is_alive()
+    assert not os.path.lexists(server.path)
+    left_open.close()
+    flooding.close()
+
+
+def test_hello_is_answered_while_handlers_hang(server, backend, context, dealer):
+    """With every quick and slow thread taken, hello of the same and of another connection come."""
+    go_on = threading.Event()
+    backend.status = lambda: {"waited": go_on.wait(60)}
+    try:
+        for at in range(10):
+            dealer.send(body_of("status", request_id=at))
+            dealer.send(body_of("dump", request_id=100 + at))
+        assert backend.dumping.wait(20)
+        other = opened(context, zmq.DEALER, server.endpoint)
+        assert ask(other, "hello", request_id="h")["id"] == "h"
+        assert ask(dealer, "hello", request_id="h")["id"] == "h"
+        assert server.messages()["answered"] == 2
+    finally:
+        go_on.set()
+        backend.release.set()
+    assert settled(server, 22)["answered"] == 22
+
+
+def test_a_flood_of_one_connection_keeps_nobody_waiting(server, backend, context, dealer):
+    """Of 1,000 status requests that nobody reads 32 wait, and another's turn comes among them."""
+    turns = threading.Semaphore(0)
+    backend.status = lambda: {"turn": turns.acquire(timeout=60)}
+    deaf = opened(context, zmq.DEALER, server.endpoint)
+    for at in range(1000):
+        deaf.send(body_of("status", request_id=at))
+    settled(server, 1000, under_way=UNDER_WAY_LIMIT)
+    assert "result" in ask(dealer, "hello")
+    dealer.send(body_of("status", request_id="mine"))
+    while server.messages()["received"] < 1002:
+        time.sleep(0.01)
+    # Two of the flood are being answered, at most two more come before it.
+    turns.release(6)
+    assert msgpack.unpackb(dealer.recv())["id"] == "mine"
+    turns.release(1000)
+    settled(server, 1002)
+    replies = [msgpack.unpackb(deaf.recv()) for _ in range(10)]
+    assert all("waiting" in reply["error"]["message"] for reply in replies)
+
+
+def test_what_a_peer_that_left_still_wants_is_dropped(server, backend, context):
+    """When the first of its answers finds the peer gone, its other requests are not carried out."""
+    brief = opened(context, zmq.DEALER, server.endpoint)
+    for at in range(4):
+        brief.send(body_of("dump", request_id=at))
+    for at in range(20):
+        brief.send(body_of("report", {"session": "late"}, request_id=10 + at))
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and server.messages()["received"] < 24:
+        time.sleep(0.01)
+    brief.close()
+    time.sleep(0.2)
+    ended = threading.Event()
+    backend.report = lambda _: {"ended": ended.wait(60)}
+    backend.release.set()
+    while server.messages()["dropped"] < 20 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    ended.set()
+    assert settled(server, 24)["dropped"] == 24
+
+
+def test_times_and_names_that_the_store_cannot_hold_are_usage_errors(server, dealer):
+    """A count of keys beyond the limit and a name that is no UTF-8 are told, not tried."""
+    for params in ({"sort": ["comm"] * 65}, {"session": "\udcff"}, {"event": "\udcff"}):
+        request = {"jsonrpc": "2.0", "id": 1, "method": "report", "params": params}
+        dealer.send(msgpack.packb(request, unicode_errors="surrogateescape"))
+        assert msgpack.unpackb(dealer.recv())["error"]["data"]["code"] == "usage"
+    assert server.broken == []

@@ -103,3 +103,28 @@ def test_a_time_of_day_is_past_and_recent(hour, minute, later):
         assert 0 <= now - moment <= 2 * 86400 * SECOND
         shown = dt.datetime.fromtimestamp(moment // SECOND, zone)
         assert (shown.hour, shown.minute) == (hour, minute)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "99999999999d",
+        "9" * 4000 + "w",
+        "20000w",
+        "9999-12-31T23:59:59Z",
+        "9999-12-31T23:59:59-23:59",
+        "0001-01-01",
+        "2117-01-01",
+        "999999999999",
+    ],
+)
+def test_a_time_that_the_store_cannot_hold_is_refused(text):
+    """Centuries away is a usage error that says so."""
+    with pytest.raises(UsageError, match=r"too far away|not a time"):
+        parse_time(text, now_ns=NOW, zone=BERLIN)
+
+
+@pytest.mark.parametrize("text", ["2115-12-31", "1824-01-01", "10000w"])
+def test_a_time_within_the_stores_range_fits_64_bits(text):
+    """What is taken leaves room to calculate."""
+    assert abs(parse_time(text, now_ns=NOW, zone=BERLIN)) < 1 << 62

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opd.cli import asking, output
-from opd.errors import OperationFailedError
+from opd.errors import OpdError, OperationFailedError, UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -19,6 +21,12 @@ EXAMPLE = "opctl --session-dir ./store import perf.data --name before"
 
 _QUIET_SECONDS = 1.0
 _EVERY_SECONDS = 0.2
+_KINDS = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFCHR: "a character device",
+    stat.S_IFBLK: "a block device",
+    stat.S_IFSOCK: "a socket",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,14 +38,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Import here into ``--session-dir``, else stream the bytes to the daemon."""
     path = Path(arguments.file)
-    try:
-        file = path.open("rb")
-    except OSError as error:
-        raise OperationFailedError(f"{path}: {error.strerror}") from error
-    with file:
-        result = _import(arguments, path, file)
+    with _open(path) as file:
+        try:
+            result = _import(arguments, path, file)
+        except OSError as error:
+            reason = error.strerror or error
+            raise OperationFailedError(f"{path}: cannot read it: {reason}") from error
     output.print_result(result, arguments.format, _text(result))
     return 0
+
+
+def _open(path: Path) -> BinaryIO:
+    """Open a regular file. Raises UsageError for anything else, OperationFailedError."""
+    try:
+        _refuse_other(path, path.stat().st_mode)  # a socket cannot be opened, a tape rewinds
+        # Should it be a FIFO by now, this waits for nobody to write into it.
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise OperationFailedError(f"{path}: {error.strerror}") from error
+    file = os.fdopen(fd, "rb")
+    try:
+        _refuse_other(path, os.fstat(fd).st_mode)
+    except OpdError:
+        file.close()
+        raise
+    return file
+
+
+def _refuse_other(path: Path, mode: int) -> None:
+    if stat.S_ISDIR(mode):
+        raise OperationFailedError(
+            f"{path}: expected a perf.data file, this is a directory",
+            hint="perf record --threads writes one; record without it",
+        )
+    if not stat.S_ISREG(mode):
+        kind = _KINDS.get(stat.S_IFMT(mode), "something else")
+        raise UsageError(f"{path}: expected a perf.data file, this is {kind}")
 
 
 def _import(arguments: argparse.Namespace, path: Path, file: BinaryIO) -> dict[str, Any]:
@@ -77,17 +113,21 @@ class Progress:
     def show(self, done: int, whole: int) -> None:
         """Tell how many of how many bytes are done."""
         now = time.monotonic()
-        if now < self._next or not sys.stderr.isatty():
+        if now < self._next or sys.stderr is None or not sys.stderr.isatty():
             return
         self._next, self._shown = now + _EVERY_SECONDS, True
         share = f"{100 * done // whole} %, " if whole else ""
         text = f"{self._what}: {share}{output.size_text(done)} of {output.size_text(whole)}"
-        print(f"\r{text}\x1b[K", end="", file=sys.stderr, flush=True)
+        self._print(f"\r{text}\x1b[K")
 
     def clear(self) -> None:
         """Take the line away."""
         if self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            self._print("\r\x1b[K")
+
+    def _print(self, text: str) -> None:
+        with contextlib.suppress(OSError):  # a terminal that has gone
+            print(text, end="", file=sys.stderr, flush=True)
 
 
 def _text(result: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from opd.cli import asking, output, rows
+from opd.cli.fit import GAP, fit
 from opd.errors import UsageError
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
                     rows.print_report(
                         rows.with_rows(answer), arguments.format, rows.keys_of(answer)
                     )
-                    sys.stdout.flush()
+                    output.flush()
         except KeyboardInterrupt:
             pass  # the usual way to end it
     return 0
@@ -69,27 +70,39 @@ def _live(arguments: argparse.Namespace, client: Client) -> None:
 
     with Live(auto_refresh=False, screen=False) as live:
         for answer in _answers(arguments, client):
-            live.update(_view(answer, live.console.height), refresh=True)
+            live.update(_view(answer, live.console.width, live.console.height), refresh=True)
 
 
-def _view(answer: Mapping[str, Any], height: int) -> Any:
+def _view(answer: Mapping[str, Any], width: int, height: int) -> Any:
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
     keys = rows.keys_of(answer)
-    view = Table(box=None, pad_edge=False)
-    for name in ("samples", "percent", *keys):
-        right = name in rows.NUMBERS
-        view.add_column(
-            name, justify="right" if right else "left", no_wrap=True, overflow="ellipsis"
-        )
     shown = rows.with_rows(answer)
-    title = [Text(output.clean(line)) for line in rows.header(shown)]
-    for row in shown["rows"][: max(1, height - len(title) - 2)]:
-        cells = (row["samples"], row["percent"], *(row[key] for key in keys))
-        view.add_row(*(Text(output.clean(output.cell_text(cell))) for cell in cells))
-    return Group(*title, view)
+    title = [output.clean(line) for line in rows.header(shown)]
+    header = ["samples", "percent", *keys]
+    table = fit(
+        header,
+        [
+            [
+                output.clean(output.cell_text(cell))
+                for cell in (row["samples"], row["percent"], *(row[key] for key in keys))
+            ]
+            for row in shown["rows"][: max(1, height - len(title) - 2)]
+        ],
+        width,
+    )
+    widths = [max(len(row[i]) for row in table) for i in range(len(header))]
+    lines = [
+        (" " * GAP)
+        .join(
+            cell.rjust(size) if name in rows.NUMBERS else cell.ljust(size)
+            for name, cell, size in zip(header, row, widths, strict=True)
+        )
+        .rstrip()
+        for row in table
+    ]
+    return Group(*(Text(line, no_wrap=True, overflow="ellipsis") for line in [*title, *lines]))
 
 
 def _seconds(text: str) -> float:
