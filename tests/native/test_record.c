@@ -269,8 +269,17 @@ mmap_records(void)
     CHECK(parse(&usual, &record) > 0);
     CHECK(record.u.mmap.build_id_size == 20 && record.u.mmap.build_id[1] == 0xbb);
     CHECK(record.u.mmap.inode == 0 && record.u.mmap.major == 0);
-    *(uint8_t *)(words + 5) = 21;
-    CHECK(parse(&usual, &record) == -EBADMSG);
+
+    // The misc bit alone does not make a build-id of a device and an inode.
+    words[5] = 254 | 1ull << 32; // 254:1
+    CHECK(parse(&usual, &record) > 0);
+    CHECK(record.u.mmap.build_id_size == 0);
+    CHECK(record.u.mmap.major == 254 && record.u.mmap.minor == 1);
+    words[5] = 8; // a size that a build-id could have
+    CHECK(parse(&usual, &record) > 0 && record.u.mmap.build_id_size == 0);
+    struct opd_record_layout asked = usual;
+    asked.build_id = true;
+    CHECK(parse(&asked, &record) > 0 && record.u.mmap.build_id_size == 8);
 
     start(OPD_RECORD_MMAP, OPD_MISC_KERNEL);
     put2(UINT32_MAX, 0);
