@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "frame_table.h"
 #include "opd/intern.h"
 
 struct known_stack {
@@ -21,23 +22,9 @@ struct sort_row {
     uint32_t sfile;
 };
 
-// Frames by their key, in one cache line each: a window asks for tens of
-// thousands, and most of the time goes into waiting for memory.
-struct frame_slot {
-    uint64_t address;
-    uint32_t image;
-    uint32_t index_caller; // (index + 1) << 1 | caller; 0 = unused
-};
-
-struct frame_table {
-    struct frame_slot *slots; // a power of two, at most half used
-    struct opd_condense_frame *frames;
-    uint32_t slot_count, count, room;
-};
-
 struct opd_condenser {
     uint32_t frame_limit, stack_limit;
-    struct frame_table frames;
+    struct opd_frame_table frames;
     struct opd_intern *stacks; // flags and frame indices, leaf first → index
     struct opd_condense_name *frame_names;
     struct known_stack *known;
@@ -54,72 +41,6 @@ struct opd_condenser {
     struct opd_condensed out;
     void *out_memory;
 };
-
-static uint32_t
-frame_hash(uint64_t address, uint32_t image, uint32_t caller)
-{
-    uint64_t mixed =
-        (address ^ (uint64_t)image << 40 ^ (uint64_t)caller << 63) * 0x9e3779b97f4a7c15u;
-    return (uint32_t)(mixed ^ mixed >> 29 ^ mixed >> 47);
-}
-
-static int
-frames_grow(struct frame_table *table)
-{
-    uint32_t slot_count = table->slot_count == 0 ? 4096 : table->slot_count * 2;
-    uint32_t room = slot_count / 2;
-    if (slot_count > 1u << 30)
-        return -ENOMEM;
-    struct opd_condense_frame *frames = realloc(table->frames, room * sizeof *frames);
-    if (frames == NULL)
-        return -ENOMEM;
-    table->frames = frames;
-    struct frame_slot *slots = calloc(slot_count, sizeof *slots);
-    if (slots == NULL)
-        return -ENOMEM;
-    for (uint32_t i = 0; i < table->count; i++) {
-        const struct opd_condense_frame *frame = &frames[i];
-        uint32_t at = frame_hash(frame->address, frame->image, frame->caller) & (slot_count - 1);
-        while (slots[at].index_caller != 0)
-            at = (at + 1) & (slot_count - 1);
-        slots[at] =
-            (struct frame_slot){frame->address, frame->image, (i + 1) << 1 | (frame->caller & 1)};
-    }
-    free(table->slots);
-    table->slots = slots;
-    table->slot_count = slot_count;
-    table->room = room;
-    return 0;
-}
-
-// The frame's index, known or new; UINT32_MAX without memory.
-static uint32_t
-frames_put(struct frame_table *table, uint32_t image, uint32_t caller, uint64_t address)
-{
-    if (table->count == table->room && frames_grow(table) != 0)
-        return UINT32_MAX;
-    uint32_t at = frame_hash(address, image, caller) & (table->slot_count - 1);
-    for (;; at = (at + 1) & (table->slot_count - 1)) {
-        struct frame_slot *slot = &table->slots[at];
-        if (slot->index_caller == 0)
-            break;
-        if (slot->address == address && slot->image == image && (slot->index_caller & 1) == caller)
-            return (slot->index_caller >> 1) - 1;
-    }
-    uint32_t index = table->count++;
-    table->slots[at] = (struct frame_slot){address, image, (index + 1) << 1 | caller};
-    table->frames[index] =
-        (struct opd_condense_frame){.image = image, .caller = caller, .address = address};
-    return index;
-}
-
-static void
-frames_free(struct frame_table *table)
-{
-    free(table->slots);
-    free(table->frames);
-    memset(table, 0, sizeof *table);
-}
 
 struct opd_condenser *
 opd_condenser_create(uint32_t frame_limit, uint32_t stack_limit)
@@ -161,7 +82,7 @@ opd_condenser_destroy(struct opd_condenser *condenser)
     if (condenser == NULL)
         return;
     drop_window(condenser);
-    frames_free(&condenser->frames);
+    opd_frame_table_free(&condenser->frames);
     opd_intern_destroy(condenser->stacks);
     free(condenser->frame_names);
     free(condenser->known);
@@ -172,7 +93,7 @@ void
 opd_condenser_forget(struct opd_condenser *condenser)
 {
     drop_window(condenser);
-    frames_free(&condenser->frames);
+    opd_frame_table_free(&condenser->frames);
     opd_intern_reset(condenser->stacks);
     free(condenser->frame_names);
     free(condenser->known);
@@ -185,7 +106,7 @@ opd_condenser_forget(struct opd_condenser *condenser)
 size_t
 opd_condenser_bytes(const struct opd_condenser *condenser)
 {
-    return condenser->frames.slot_count * sizeof(struct frame_slot) +
+    return condenser->frames.slot_count * sizeof(struct opd_frame_slot) +
            condenser->frames.room * sizeof(struct opd_condense_frame) +
            opd_intern_bytes(condenser->stacks) +
            condenser->frame_room * sizeof *condenser->frame_names +
@@ -228,8 +149,8 @@ find_stacks(struct opd_condenser *condenser)
         uint32_t from = window->stack_start[i], to = window->stack_start[i + 1], words = 0;
         condenser->scratch[words++] = window->stack_flags[i];
         for (uint32_t at = from; at < to; at++) {
-            uint32_t index = frames_put(&condenser->frames, window->frame_image[at], at > from,
-                                        window->frame_address[at]);
+            uint32_t index = opd_frame_table_put(&condenser->frames, window->frame_image[at],
+                                                 at > from, window->frame_address[at]);
             if (index == UINT32_MAX)
                 return -ENOMEM;
             condenser->scratch[words++] = index;

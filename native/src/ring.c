@@ -216,3 +216,18 @@ opd_ring_find(struct opd_ring *ring, uint64_t id)
             return &ring->events[i];
     return ring->sideband.id == id ? &ring->sideband : NULL;
 }
+
+uint64_t
+opd_ring_event_lost(const struct opd_ring_event *event)
+{
+    return event->lost_counter > event->lost_records ? event->lost_counter : event->lost_records;
+}
+
+uint64_t
+opd_ring_lost(const struct opd_ring *ring)
+{
+    uint64_t lost = 0;
+    for (unsigned i = 0; i < ring->event_count; i++)
+        lost += opd_ring_event_lost(&ring->events[i]);
+    return lost;
+}

@@ -23,6 +23,7 @@ struct opd_ring {
     void *map;
     size_t map_bytes, data_bytes;
     uint64_t tail;
+    bool hung; // its CPU went away
     struct opd_ring_event sideband;
     struct opd_ring_event events[OPD_EVENTS_MAX];
     unsigned event_count;
@@ -45,6 +46,9 @@ size_t opd_ring_copy(struct opd_ring *ring, void *out);
 
 // Reads the kernel's lost counters.
 void opd_ring_read_lost(struct opd_ring *ring);
+// The larger of what LOST records and the kernel's counter say.
+uint64_t opd_ring_event_lost(const struct opd_ring_event *event);
+uint64_t opd_ring_lost(const struct opd_ring *ring); // samples, of all events
 struct opd_ring_event *opd_ring_find(struct opd_ring *ring, uint64_t id);
 
 #endif

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// The drain thread: rings into order, order into the pipeline, losses counted.
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "opd/procfs.h"
+#include "sampler.h"
+
+static void
+note_throttle(struct opd_sampler *sampler, struct opd_ring *ring, const struct opd_record *record)
+{
+    struct opd_ring_event *event = opd_ring_find(ring, record->u.throttle.id);
+    if (event == NULL)
+        return;
+    if (record->type == OPD_RECORD_THROTTLE) {
+        sampler->totals.throttles++;
+        if (event->throttled_since == 0)
+            event->throttled_since = record->u.throttle.time;
+    } else if (event->throttled_since != 0) {
+        if (record->u.throttle.time > event->throttled_since)
+            sampler->totals.throttled_ns += record->u.throttle.time - event->throttled_since;
+        event->throttled_since = 0;
+    }
+}
+
+static void
+attribute(struct opd_sampler *sampler, const struct opd_order_item *item)
+{
+    struct opd_record record;
+    if (opd_record_parse(&sampler->layout, item->bytes, item->length, &record) < 0) {
+        sampler->totals.bad_records++;
+        return;
+    }
+    opd_pipeline_feed(sampler->pipeline, item->tag, &record);
+}
+
+static void
+pop_until(struct opd_sampler *sampler, uint64_t safe)
+{
+    struct opd_order_item item;
+    while (opd_order_pop(sampler->order, safe, &item) == 1)
+        attribute(sampler, &item);
+}
+
+// Which event wrote the record: its number, or 0 for the side-band.
+static unsigned
+event_of(const struct opd_ring *ring, const void *bytes, size_t length)
+{
+    uint64_t id;
+    if (opd_record_identifier(bytes, length, &id) != 0)
+        return 0;
+    for (unsigned i = 0; i < ring->event_count; i++)
+        if (ring->events[i].id == id)
+            return i;
+    return 0;
+}
+
+static void
+push_record(struct opd_sampler *sampler, struct opd_ring *ring, unsigned stream, const char *bytes,
+            size_t size)
+{
+    struct opd_record record;
+    uint32_t type;
+    memcpy(&type, bytes, sizeof type);
+    sampler->totals.records++;
+    if (type == OPD_RECORD_LOST || type == OPD_RECORD_LOST_SAMPLES || type == OPD_RECORD_THROTTLE ||
+        type == OPD_RECORD_UNTHROTTLE) {
+        if (opd_record_parse(&sampler->layout, bytes, size, &record) < 0) {
+            sampler->totals.bad_records++;
+            return;
+        }
+        if (type == OPD_RECORD_LOST) {
+            struct opd_ring_event *event = opd_ring_find(ring, record.u.lost.id);
+            if (event != NULL)
+                event->lost_records += record.u.lost.lost;
+        } else if (type == OPD_RECORD_LOST_SAMPLES) {
+            struct opd_ring_event *event = opd_ring_find(ring, record.id);
+            if (event != NULL)
+                event->lost_records += record.u.lost.lost;
+        } else {
+            note_throttle(sampler, ring, &record);
+        }
+        return;
+    }
+    uint64_t time = 0;
+    opd_record_time(&sampler->layout, bytes, size, &time);
+    unsigned event = event_of(ring, bytes, size);
+    int rc = opd_order_push(sampler->order, stream, time, event, bytes, (uint32_t)size);
+    if (rc == -ENOSPC) {
+        // Out of room to wait: order suffers, no record does.
+        pop_until(sampler, UINT64_MAX);
+        rc = opd_order_push(sampler->order, stream, time, event, bytes, (uint32_t)size);
+    }
+    if (rc != 0)
+        sampler->totals.bad_records++;
+}
+
+static void
+copy_rings(struct opd_sampler *sampler)
+{
+    for (size_t i = 0; i < sampler->ring_count; i++) {
+        struct opd_ring *ring = &sampler->rings[i];
+        size_t length = opd_ring_copy(ring, sampler->copy), at = 0;
+        sampler->totals.bytes += length;
+        while (at < length) {
+            const char *bytes = (const char *)sampler->copy + at;
+            size_t size = opd_record_size(bytes, length - at);
+            if (size == 0) {
+                sampler->totals.bad_records++;
+                break;
+            }
+            push_record(sampler, ring, (unsigned)i, bytes, size);
+            at += size;
+        }
+    }
+}
+
+void
+opd_sampler_drain(struct opd_sampler *sampler, bool everything)
+{
+    uint64_t now = opd_clock_monotonic();
+    uint64_t safe = everything ? UINT64_MAX : now - SETTLE_NS;
+    copy_rings(sampler);
+    pop_until(sampler, safe);
+    sampler->processed_until = everything ? now : safe;
+    sampler->totals.last_progress = opd_clock_monotonic();
+}
+
+static void
+pause_snapshot(void *context)
+{
+    copy_rings(context);
+}
+
+static void
+publish_stats(struct opd_sampler *sampler)
+{
+    struct opd_order_stats order;
+    struct timespec cpu;
+    opd_order_stats(sampler->order, &order);
+    sampler->totals.late = order.late;
+    sampler->totals.inverted = order.inverted;
+    sampler->totals.order_peak_bytes = order.peak_bytes;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+    sampler->totals.drain_cpu_ns = (uint64_t)cpu.tv_sec * 1000000000u + (uint64_t)cpu.tv_nsec;
+}
+
+static size_t
+fill_polls(struct opd_sampler *sampler)
+{
+    sampler->polls[0] = (struct pollfd){.fd = sampler->wake_fd, .events = POLLIN};
+    for (size_t i = 0; i < sampler->ring_count; i++)
+        sampler->polls[i + 1] = (struct pollfd){
+            .fd = sampler->rings[i].hung ? -1 : sampler->rings[i].sideband.fd, .events = POLLIN};
+    return sampler->ring_count + 1;
+}
+
+// A CPU that went away leaves POLLHUP standing: its ring is not waited for any
+// more, until the list of CPUs is set anew.
+static void
+note_hangups(struct opd_sampler *sampler, size_t polls)
+{
+    for (size_t i = 1; i < polls && i <= sampler->ring_count; i++)
+        if (sampler->polls[i].revents & (POLLHUP | POLLERR) &&
+            sampler->polls[i].fd == sampler->rings[i - 1].sideband.fd)
+            sampler->rings[i - 1].hung = true;
+}
+
+void *
+opd_sampler_drain_main(void *argument)
+{
+    struct opd_sampler *sampler = argument;
+    pthread_setname_np(pthread_self(), "opd-drain");
+
+    pthread_mutex_lock(&sampler->lock);
+    uint64_t began = opd_clock_monotonic();
+    int processes = opd_pipeline_snapshot(sampler->pipeline, pause_snapshot, sampler);
+    sampler->totals.snapshot_processes = processes > 0 ? (uint64_t)processes : 0;
+    sampler->totals.snapshot_ns = opd_clock_monotonic() - began;
+    size_t polls = fill_polls(sampler);
+    pthread_mutex_unlock(&sampler->lock);
+
+    while (!atomic_load(&sampler->stopping)) {
+        int ready = poll(sampler->polls, polls, (int)sampler->options.wake_ms);
+        uint64_t word;
+        if (ready > 0 && (sampler->polls[0].revents & POLLIN) &&
+            read(sampler->wake_fd, &word, sizeof word) < 0 && errno != EAGAIN)
+            break;
+        pthread_mutex_lock(&sampler->lock);
+        sampler->totals.wakes++;
+        note_hangups(sampler, polls);
+        opd_sampler_drain(sampler, false);
+        opd_pipeline_poll(sampler->pipeline);
+        publish_stats(sampler);
+        polls = fill_polls(sampler);
+        pthread_cond_broadcast(&sampler->progressed);
+        pthread_mutex_unlock(&sampler->lock);
+    }
+    return NULL;
+}

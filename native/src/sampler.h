@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside of the sampler, shared by sampler.c (life cycle, questions) and
+// drain.c (the drain thread).
+#ifndef OPD_SAMPLER_PRIVATE_H
+#define OPD_SAMPLER_PRIVATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "opd/order.h"
+#include "opd/sampler.h"
+#include "ring.h"
+
+// A record may become visible this much later than its time says: its writer
+// was interrupted, or its virtual CPU descheduled, between clock and commit.
+#define SETTLE_NS 10000000u
+
+struct opd_event_times {
+    uint64_t enabled, running;
+};
+
+struct opd_sampler {
+    struct opd_sampler_options options;
+    struct opd_pipeline *pipeline;
+    struct opd_order *order;
+    struct opd_record_layout layout;
+    struct opd_event_attr attrs[OPD_EVENTS_MAX];
+    unsigned attr_count;
+
+    pthread_mutex_t lock; // the rings, the order and the totals
+    struct opd_ring *rings;
+    size_t ring_count, ring_room;
+    void *copy; // one ring's worth
+    struct pollfd *polls;
+    int wake_fd;
+
+    pthread_t thread;
+    bool thread_started, started, paused;
+    atomic_bool stopping;
+    pthread_cond_t progressed;
+    uint64_t processed_until; // every record older than this was attributed
+
+    struct opd_event_times last_times[OPD_EVENTS_MAX]; // the taker's
+    double least_running;
+
+    struct opd_sampler_stats totals;
+    uint64_t closed_lost_samples, closed_lost_sideband; // of rings closed since
+    uint64_t closed_lost[OPD_EVENTS_MAX];
+};
+
+// With the lock held: copies the rings and attributes everything older than a
+// safe time, or all there is.
+void opd_sampler_drain(struct opd_sampler *sampler, bool everything);
+// The drain thread; its argument is the sampler.
+void *opd_sampler_drain_main(void *argument);
+
+#endif
