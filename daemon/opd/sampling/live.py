@@ -87,7 +87,8 @@ class LiveSampling:
             opened = [self._open(request, explain) for request in requests]
             for name, start, end in module_ranges(proc):
                 self._sampler.add_module(name, start, end)
-            if not all(request.exclude_idle for request in opened):
+            # Counted events do not happen because a CPU is idle; timed ones do.
+            if any(request.hz is not None and not request.exclude_idle for request in opened):
                 self._sampler.set_idle(idle_ranges(proc))
         except BaseException:
             self._sampler.close()

@@ -11,9 +11,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
 import sqlite3
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +19,7 @@ from opd.errors import StoreError
 from opd.store.schema import APPLICATION_ID, FILE_NAME, LOCK_NAME, SCHEMA, VERSION
 
 if TYPE_CHECKING:
+    import tempfile
     from collections.abc import Iterator
 
 # An import and the worker take turns; neither holds the file for seconds.
@@ -211,6 +210,9 @@ class ReadConnection:
         log = self.path.with_name(FILE_NAME + "-wal")
         if not log.exists() or log.stat().st_size == 0:
             return _connect(self.path, "mode=ro&immutable=1")
+        import shutil  # seldom needed, and start-up has a budget
+        import tempfile
+
         self._copy = tempfile.TemporaryDirectory(prefix="opd-store-")
         copy = Path(self._copy.name)
         for source in (self.path, log):
