@@ -81,7 +81,9 @@ def print_report(answer: Mapping[str, Any], form: str, keys: list[str]) -> None:
 
 def header(answer: Mapping[str, Any]) -> list[str]:
     """What stands above a report's table."""
-    lines = [f"# {answer['event']}: {answer['total']} samples"]
+    event, source = answer["event"], answer["quality"].get("source") or answer["event"]
+    what = event if source == event else f"{event} (runs as {source})"
+    lines = [f"# {what}: {answer['total']} samples"]
     if answer.get("damaged"):
         lines[0] += f"; {answer['damaged']} windows of the store are damaged and not in here"
     return [*lines, f"# {output.quality_text(answer['quality'])}"]
