@@ -256,25 +256,34 @@ opd_intern_bytes(const struct opd_intern *intern)
 void
 opd_intern_reset(struct opd_intern *intern)
 {
+    // Room for what it held just now stays, since the next window is most often
+    // like the last: pages that are given back come again as page faults.
+    size_t slot_goal = FIRST_SLOTS;
+    while (slot_goal < 2 * (size_t)intern->count)
+        slot_goal *= 2;
+    size_t string_goal = slot_goal / 2;
+    size_t blob_goal = FIRST_BLOB;
+    while (blob_goal < intern->blob_used)
+        blob_goal *= 2;
     // Should a shrink fail, the larger array serves as well.
     void *slots = NULL, *strings = NULL, *blob = NULL;
-    if (intern->slot_count > FIRST_SLOTS)
-        slots = realloc(intern->slots, FIRST_SLOTS * sizeof *intern->slots);
+    if (intern->slot_count > slot_goal)
+        slots = realloc(intern->slots, slot_goal * sizeof *intern->slots);
     if (slots != NULL) {
         intern->slots = slots;
-        intern->slot_count = FIRST_SLOTS;
+        intern->slot_count = slot_goal;
     }
-    if (intern->string_room > FIRST_STRINGS)
-        strings = realloc(intern->strings, FIRST_STRINGS * sizeof *intern->strings);
+    if (intern->string_room > string_goal)
+        strings = realloc(intern->strings, string_goal * sizeof *intern->strings);
     if (strings != NULL) {
         intern->strings = strings;
-        intern->string_room = FIRST_STRINGS;
+        intern->string_room = string_goal;
     }
-    if (intern->blob_room > FIRST_BLOB)
-        blob = realloc(intern->blob, FIRST_BLOB);
+    if (intern->blob_room > blob_goal)
+        blob = realloc(intern->blob, blob_goal);
     if (blob != NULL) {
         intern->blob = blob;
-        intern->blob_room = FIRST_BLOB;
+        intern->blob_room = blob_goal;
     }
     memset(intern->slots, 0, intern->slot_count * sizeof *intern->slots);
     intern->count = 0;

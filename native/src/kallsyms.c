@@ -1,34 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel's symbol list, packed.
-#include "opd/kallsyms.h"
+#include "kallsyms.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define MAX_LIST (256u << 20)
 #define MAX_MODULES 65535
-
-// One text symbol. Addresses are relative to the table's base: the kernel and
-// its modules lie within 4 GiB; what does not is dropped.
-struct entry {
-    uint32_t address, name;
-};
-
-struct opd_kallsyms {
-    uint64_t base;
-    struct entry *entries; // by address, then as in the list
-    uint16_t *modules;     // of each entry, 0 = the kernel; NULL when all are
-    size_t count;
-    char *names;
-    size_t names_size;
-    uint32_t *module_names; // index in `names`
-    size_t module_count;
-    uint64_t text, stext, etext;
-};
 
 struct line {
     uint64_t address;
@@ -37,8 +18,8 @@ struct line {
     size_t name_length, module_length;
 };
 
-static bool
-parse_hex(const char **at, const char *end, uint64_t *value)
+bool
+opd_kallsyms_parse_hex(const char **at, const char *end, uint64_t *value)
 {
     const char *start = *at;
     uint64_t result = 0;
@@ -65,7 +46,8 @@ parse_hex(const char **at, const char *end, uint64_t *value)
 static bool
 parse_line(const char *at, const char *end, struct line *line)
 {
-    if (!parse_hex(&at, end, &line->address) || end - at < 4 || at[0] != ' ' || at[2] != ' ')
+    if (!opd_kallsyms_parse_hex(&at, end, &line->address) || end - at < 4 || at[0] != ' ' ||
+        at[2] != ' ')
         return false;
     line->type = at[1];
     line->name = at + 3;
@@ -154,7 +136,7 @@ module_number(struct opd_kallsyms *table, size_t room, const struct line *line)
 }
 
 struct ordered {
-    struct entry entry;
+    struct kallsyms_entry entry;
     uint32_t order;
     uint16_t module;
 };
@@ -295,9 +277,8 @@ opd_kallsyms_from_memory(const char *text, size_t size, struct opd_kallsyms **re
     return 0;
 }
 
-// A file of /proc has no size: read until it ends.
-static int
-read_whole(const char *path, char **text, size_t *size)
+int
+opd_kallsyms_read_whole(const char *path, char **text, size_t *size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
@@ -339,7 +320,7 @@ opd_kallsyms_open(const char *path, struct opd_kallsyms **table)
     char *text;
     size_t size;
     *table = NULL;
-    int rc = read_whole(path, &text, &size);
+    int rc = opd_kallsyms_read_whole(path, &text, &size);
     if (rc < 0)
         return rc;
     rc = opd_kallsyms_from_memory(text, size, table);
@@ -357,151 +338,4 @@ opd_kallsyms_close(struct opd_kallsyms *table)
     free(table->names);
     free(table->module_names);
     free(table);
-}
-
-// The end of the symbol at `i`: the next address that differs.
-static uint64_t
-symbol_end(const struct opd_kallsyms *table, size_t i)
-{
-    uint32_t start = table->entries[i].address;
-    size_t next = i + 1;
-    while (next < table->count && table->entries[next].address == start)
-        next++;
-    return table->base + (next < table->count ? table->entries[next].address : start + 1ull);
-}
-
-void
-opd_kallsyms_lookup(const struct opd_kallsyms *table, const uint64_t *addresses, size_t count,
-                    struct opd_kallsyms_symbol *symbols)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (i > 0 && addresses[i] >= symbols[i - 1].start && addresses[i] < symbols[i - 1].end) {
-            symbols[i] = symbols[i - 1];
-            continue;
-        }
-        symbols[i] = (struct opd_kallsyms_symbol){addresses[i], addresses[i], NULL, ""};
-        if (addresses[i] < table->base)
-            continue;
-        // The first entry above, then the first of those at the address below.
-        uint64_t at = addresses[i] - table->base;
-        size_t low = 0, high = table->count;
-        while (low < high) {
-            size_t middle = low + (high - low) / 2;
-            if (table->entries[middle].address <= at)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        if (low == 0)
-            continue;
-        size_t found = low - 1;
-        uint32_t start = table->entries[found].address;
-        while (found > 0 && table->entries[found - 1].address == start)
-            found--;
-        symbols[i].start = table->base + start;
-        symbols[i].end = symbol_end(table, found);
-        symbols[i].name = table->names + table->entries[found].name;
-        if (table->modules != NULL && table->modules[found] != 0)
-            symbols[i].module = table->names + table->module_names[table->modules[found] - 1];
-    }
-}
-
-void
-opd_kallsyms_text(const struct opd_kallsyms *table, uint64_t *text, uint64_t *stext,
-                  uint64_t *etext)
-{
-    *text = table->text;
-    *stext = table->stext;
-    *etext = table->etext;
-}
-
-size_t
-opd_kallsyms_ranges(const struct opd_kallsyms *table, const char *const *names, size_t count,
-                    struct opd_kernel_range *ranges, size_t capacity)
-{
-    size_t found = 0;
-    for (size_t i = 0; i < table->count; i++) {
-        const char *name = table->names + table->entries[i].name;
-        for (size_t j = 0; j < count; j++) {
-            if (strcmp(name, names[j]) != 0)
-                continue;
-            if (found < capacity)
-                ranges[found] = (struct opd_kernel_range){table->base + table->entries[i].address,
-                                                          symbol_end(table, i)};
-            found++;
-            break;
-        }
-    }
-    return found;
-}
-
-size_t
-opd_kallsyms_count(const struct opd_kallsyms *table)
-{
-    return table->count;
-}
-
-size_t
-opd_kallsyms_bytes(const struct opd_kallsyms *table)
-{
-    return sizeof *table + table->count * sizeof *table->entries + table->names_size +
-           (table->modules != NULL ? table->count * sizeof *table->modules : 0) +
-           table->module_count * sizeof *table->module_names;
-}
-
-// "name size users needed-by state 0xaddress [taint]"
-static bool
-parse_module(const char *at, const char *end, struct opd_kernel_module *module)
-{
-    const char *name = at;
-    while (at < end && *at != ' ')
-        at++;
-    size_t length = (size_t)(at - name);
-    if (length == 0 || length >= sizeof module->name || at == end)
-        return false;
-    memset(module, 0, sizeof *module);
-    memcpy(module->name, name, length);
-    for (at++; at < end && *at >= '0' && *at <= '9'; at++) {
-        if (module->size > UINT32_MAX)
-            return false;
-        module->size = module->size * 10 + (uint64_t)(*at - '0');
-    }
-    while (end - at > 2 && !(at[0] == ' ' && at[1] == '0' && at[2] == 'x'))
-        at++;
-    if (end - at <= 3)
-        return false;
-    at += 3;
-    return parse_hex(&at, end, &module->start);
-}
-
-long
-opd_kernel_modules(const char *path, struct opd_kernel_module *modules, size_t capacity)
-{
-    char *text;
-    size_t size;
-    int rc = read_whole(path, &text, &size);
-    if (rc == -ENOENT)
-        return 0;
-    if (rc < 0)
-        return rc;
-    long count = 0, hidden = 0;
-    const char *at = text, *stop = text + size;
-    while (at < stop) {
-        const char *end = memchr(at, '\n', (size_t)(stop - at));
-        if (end == NULL)
-            end = stop;
-        struct opd_kernel_module module;
-        if (parse_module(at, end, &module)) {
-            if (module.start == 0) {
-                hidden++;
-            } else {
-                if ((size_t)count < capacity)
-                    modules[count] = module;
-                count++;
-            }
-        }
-        at = end < stop ? end + 1 : end;
-    }
-    free(text);
-    return count == 0 && hidden > 0 ? -EACCES : count;
 }

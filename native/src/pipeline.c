@@ -23,7 +23,7 @@ opd_pipeline_defaults(struct opd_pipeline_options *options)
     *options = (struct opd_pipeline_options){
         .callchain = true,
         .stack_depth = 127,
-        .hash_buckets = 1024,
+        .hash_buckets = 4096,
         .hash_limit = 1u << 20,
         .stack_limit = 1u << 18,
         .stack_bytes = 64u << 20,

@@ -277,12 +277,15 @@ opd_profile_hash_take(struct opd_profile_hash *hash, struct opd_hash_entry *entr
         for (size_t i = 0; i < overflow->capacity; i++)
             if (overflow->entries[i].hits != 0)
                 entries[taken++] = overflow->entries[i];
-    if (overflow->capacity > hash->first_capacity) {
-        void *smaller =
-            realloc(overflow->entries, hash->first_capacity * sizeof *overflow->entries);
+    // Room for as many stays: the next window is most often like this one.
+    size_t goal = hash->first_capacity;
+    while (goal < 2 * (size_t)overflow->count)
+        goal *= 2;
+    if (overflow->capacity > goal) {
+        void *smaller = realloc(overflow->entries, goal * sizeof *overflow->entries);
         if (smaller != NULL) {
             overflow->entries = smaller;
-            overflow->capacity = hash->first_capacity;
+            overflow->capacity = goal;
             count_bytes(hash);
         }
     }

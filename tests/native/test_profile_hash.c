@@ -209,6 +209,10 @@ grown_memory_is_given_back(void)
         for (uint32_t i = 0; i < 100000; i++)
             CHECK(entries[i].hits == 1 && entries[i].weight == entries[i].stack);
         free(entries);
+        // A window that needed little lets go of what the last one needed.
+        CHECK(opd_profile_hash_add(hash, 1, 1, 1) == 0);
+        CHECK(take(hash, &entries) == 1);
+        free(entries);
         CHECK(stats_of(hash).bytes == before);
     }
     opd_profile_hash_destroy(hash);

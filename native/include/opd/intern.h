@@ -27,7 +27,7 @@ uint32_t opd_intern_count(const struct opd_intern *intern);
 // or reset.
 const void *opd_intern_get(const struct opd_intern *intern, uint32_t n, uint32_t *length);
 size_t opd_intern_bytes(const struct opd_intern *intern); // total length of the strings
-// Empties it and gives back what it had grown beyond its first size.
+// Empties it and gives back what it had grown beyond what it held just now.
 void opd_intern_reset(struct opd_intern *intern);
 
 // 64-bit hash of bytes used by the tables (not an identity: may change).

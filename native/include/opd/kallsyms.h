@@ -10,7 +10,7 @@
 struct opd_kallsyms;
 
 struct opd_kallsyms_symbol {
-    uint64_t start, end; // end: the next symbol's address; start + 1 for the last
+    uint64_t start, end; // end: the next symbol's address; for the last start + 1 at most
     const char *name;    // owned by the table; NULL: no symbol at or below
     const char *module;  // without brackets, "" for the kernel itself
 };

@@ -47,7 +47,7 @@ int opd_profile_hash_add(struct opd_profile_hash *hash, uint32_t sfile, uint32_t
 size_t opd_profile_hash_bound(const struct opd_profile_hash *hash);
 
 // Writes every entry once (sums of slot and overflow), empties the table and
-// gives back the memory that it had grown beyond its first size. Returns the
+// gives back the memory that it had grown beyond what it held just now. Returns the
 // number of entries. `entries` has room for opd_profile_hash_bound().
 size_t opd_profile_hash_take(struct opd_profile_hash *hash, struct opd_hash_entry *entries);
 

@@ -26,7 +26,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t i = 0; i < 34; i++) {
         if (symbols[i].name == NULL)
             continue;
-        if (symbols[i].start > addresses[i] || symbols[i].end <= symbols[i].start ||
+        if (symbols[i].start > addresses[i] ||
+            (symbols[i].end <= symbols[i].start && symbols[i].start != UINT64_MAX) ||
             symbols[i].name[0] == '\0' || strlen(symbols[i].module) > size)
             abort();
         struct opd_kernel_range range;
