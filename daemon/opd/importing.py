@@ -20,7 +20,7 @@ from msgspec import structs
 from opd.errors import OpdError, RecordFileError
 from opd.process import die_with, name_process
 from opd.sampling.live import image_info, make_window
-from opd.sampling.window import EventInfo, RunInfo
+from opd.sampling.window import MODE_KERNEL, EventInfo, RunInfo
 from opd.store.writer import StoreWriter
 from opd.symbols.resolver import Resolver
 from opd_native.importer import Importer
@@ -192,6 +192,7 @@ class _Import:
         self._known = known
         self._size = known.size
         self._lost = 0
+        self._saw_kernel = False
         self._sequence = 0
         self._samples = 0
 
@@ -242,6 +243,7 @@ class _Import:
             stats.lost + stats.lost_samples - self._lost,
             (stats.lost + stats.lost_samples),
         )
+        self._saw_kernel = self._saw_kernel or MODE_KERNEL in native.columns["sfile_mode"]
         counts = native.counts
         names = (
             "samples",
@@ -283,7 +285,7 @@ class _Import:
             detail = "perf record was interrupted; everything up to there was kept"
         if stats.skipped_records:
             detail += f"{'; ' if detail else ''}{stats.skipped_records} corrupt records skipped"
-        if not info.kernel_build_id:
+        if self._saw_kernel and not info.kernel_build_id:
             detail += f"{'; ' if detail else ''}no build-id of the kernel: its names are left out"
         if stats.unknown_id:
             detail += f"{'; ' if detail else ''}{stats.unknown_id} samples of no known event"

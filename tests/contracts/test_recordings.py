@@ -193,7 +193,8 @@ def test_a_recording_of_any_kind_gives_perfs_answer(perf, recorded, tmp_path, ki
     assert done["samples"] == perf_samples(perf, path)
     without_ids = kind in ("compressed", "pipe")  # then kernel and vdso stay nameless, by contract
     assert done["complete"] is True
-    assert ("no build-id of the kernel" in done["detail"]) == without_ids
+    said = ("", "no build-id of the kernel: its names are left out")
+    assert done["detail"] in said[: 1 + without_ids]  # only where the kernel was seen
     rows, weights = perf_rows(perf, path)
     for event in done["events"]:
         answer = opctl("--session-dir", store, "report", "--top", "0", "-e", event)
