@@ -191,7 +191,7 @@ class _Import:
         self._progress = progress
         self._known = known
         self._size = known.size
-        self._lost = 0
+        self._stats = data.stats()  # as of the last window
         self._saw_kernel = False
         self._sequence = 0
         self._samples = 0
@@ -238,11 +238,9 @@ class _Import:
         while images:
             self._writer.add_images([(image_info(image), None) for image in images])
             images = self._importer.take_images()
-        stats = self._data.stats()
-        lost, self._lost = (
-            stats.lost + stats.lost_samples - self._lost,
-            (stats.lost + stats.lost_samples),
-        )
+        stats, before = self._data.stats(), self._stats
+        self._stats = stats
+        lost = stats.lost + stats.lost_samples - before.lost - before.lost_samples
         self._saw_kernel = self._saw_kernel or MODE_KERNEL in native.columns["sfile_mode"]
         counts = native.counts
         names = (
@@ -257,8 +255,8 @@ class _Import:
         quality = {
             **{key: counts[key] for key in names},
             "ring_full": lost,
-            "late": stats.late,
-            "bad_records": stats.skipped_records,
+            "late": stats.late - before.late,
+            "bad_records": stats.skipped_records - before.skipped_records,
             "elapsed_ns": max(counts["last_time"] - counts["first_time"], 0)
             * max(self._data.cpus_online, 1),
         }

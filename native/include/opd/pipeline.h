@@ -82,7 +82,6 @@ struct opd_window_counts {
     uint64_t stack_truncated;       // degraded: cut at the depth limit, or no room
     uint64_t unwind_failed;         // degraded: user leaf without any caller
     uint64_t inexact_ip;            // degraded: precise asked, address not exact
-    uint64_t bad_records;           // could not be parsed (counted by the feeder)
     uint64_t first_time, last_time; // of samples, event clock; 0 none
 };
 

@@ -44,8 +44,7 @@ struct opd_event_counts {
     uint64_t samples, hash_full, no_mapping, stack_truncated, unwind_failed, inexact_ip;
 };
 struct opd_window_counts {
-    uint64_t samples, idle, hash_full, no_mapping, stack_truncated, unwind_failed, inexact_ip,
-        bad_records, first_time, last_time;
+    uint64_t samples, idle, hash_full, no_mapping, stack_truncated, unwind_failed, inexact_ip, first_time, last_time;
 };
 struct opd_window {
     uint32_t rows, sfiles, stacks, frames;

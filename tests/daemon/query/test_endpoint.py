@@ -167,3 +167,4 @@ def test_modes_and_groups(tmp_path):
 def test_a_missing_group_is_no_trouble(tmp_path):
     """Without the group the directory keeps the daemon's own."""
     listener.claim(str(tmp_path / "new" / "opd.sock"), group="no-such-group-here").release()
+    assert (tmp_path / "new").stat().st_gid == os.getegid()

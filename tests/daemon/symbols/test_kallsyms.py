@@ -1,6 +1,7 @@
 """The kernel's names against a plain reading of the list."""
 
 import bisect
+import contextlib
 import random
 from pathlib import Path
 
@@ -115,8 +116,5 @@ def test_any_list_in_any_order(lines, address):
 @given(st.binary(max_size=300))
 def test_garbage(data):
     """Arbitrary bytes are a table or an error, never a crash."""
-    try:
-        with Kallsyms(data) as table:
-            table.lookup([0, 1 << 63, (1 << 64) - 1])
-    except NativeError:
-        pass
+    with contextlib.suppress(NativeError), Kallsyms(data) as table:
+        assert len(table.lookup([0, 1 << 63, (1 << 64) - 1])) == 3
