@@ -21,6 +21,7 @@ from opd.sampling.live import LiveSampling, this_host
 from opd.sampling.window import RunInfo
 from opd.service import log as logging
 from opd.service.answers import Answers
+from opd.service.duties import Duties
 from opd.service.imports import import_in_child
 from opd.service.refusals import explain_open_failure
 from opd.service.sdnotify import Notifier
@@ -75,6 +76,7 @@ class Daemon:
         self.log = logging.get_logger()
         self.store_trouble = ""  # the last reason why a window was not stored
         self._notifier = Notifier.from_environment()
+        self.duties = Duties()
         self.started = time.monotonic()
         self.ending = threading.Event()
         self.sampling: LiveSampling | None = None
@@ -125,11 +127,15 @@ class Daemon:
 
     def serve(self, signals: Signals) -> None:
         """Wait for signals until one of them, or ``shutdown``, ends the daemon."""
-        feed_s = self._notifier.watchdog_s
+        if self._notifier.watchdog_s is not None:
+            self.duties.add("watchdog", self._notifier.watchdog_s / 2, self._feed_watchdog)
         while not self.ending.is_set():
-            for name in signals.wait(feed_s / 2 if feed_s else None):
+            for name in signals.wait(self.duties.wait_s()):
                 self._on_signal(name)
-            self._notifier.watchdog()
+            self.duties.run_due(self.log)
+
+    def _feed_watchdog(self) -> None:
+        self._notifier.watchdog()
 
     def _on_signal(self, name: str) -> None:
         self.log.info("signal.received", signal=name)
