@@ -7,3 +7,4 @@ from pathlib import Path
 
 BIN = Path(sys.executable).parent
 PROGRAMS = Path(__file__).parent / "integration" / "programs"
+DATA = Path(__file__).parent / "data"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _FRAME = struct.Struct("<IIQ")
 _EBADMSG = 74
 NAME_WORDS = 3  # number, name, kind of a new frame
+_ABOUT = ("event", "comm", "image", "mode", "cgroup")
 
 
 class Column(NamedTuple):
@@ -171,8 +172,8 @@ class RollupSums:
     ) -> None:
         """Add a window's groups, or with ``squares`` a whole roll-up.
 
-        ``about``: event, comm, image, mode ("I") and unit ("Q") by sample
-        file; ``groups``: sample file, symbol ("I"), hits and excess ("Q").
+        ``about``: event, comm, image, mode, cgroup ("I") and unit ("Q") by
+        sample file; ``groups``: sample file, symbol ("I"), hits and excess ("Q").
         Raises ValueError when they do not fit together.
         """
         native = ffi.new("struct opd_rollup_groups *")
@@ -185,9 +186,9 @@ class RollupSums:
             held.append(pointer)
             setattr(native, name, pointer)
 
-        for name, column in zip(("event", "comm", "image", "mode"), about, strict=False):
+        for name, column in zip(_ABOUT, about, strict=False):
             put(name, column, "uint32_t[]")
-        put("unit", about[4], "uint64_t[]")
+        put("unit", about[len(_ABOUT)], "uint64_t[]")
         put("sfile", groups[0], "uint32_t[]")
         put("symbol", groups[1], "uint32_t[]")
         put("hits", groups[2], "uint64_t[]")
@@ -206,8 +207,8 @@ class RollupSums:
     def take(self) -> tuple[Column, ...]:
         """Give and forget all sums, in order.
 
-        Event, mode, image, comm, unit by sample file; then sample file,
-        symbol, hits, excess and squares (float) by group.
+        Event, mode, image, comm, unit, cgroup by sample file; then sample
+        file, symbol, hits, excess and squares (float) by group.
         """
         out = ffi.new("struct opd_rollup_columns **")
         check(lib.opd_rollup_take(self._pointer, out), "take a roll-up")
@@ -219,6 +220,7 @@ class RollupSums:
             Column(done.image, 4, sfiles),
             Column(done.comm, 4, sfiles),
             Column(done.unit, 8, sfiles),
+            Column(done.cgroup, 4, sfiles),
             Column(done.sfile, 4, groups),
             Column(done.symbol, 4, groups),
             Column(done.hits, 8, groups),

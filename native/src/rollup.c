@@ -8,9 +8,9 @@
 #include "opd/intern.h"
 
 struct key {
-    uint32_t event, comm, image, mode, symbol;
+    uint32_t event, comm, image, mode, cgroup, symbol;
 };
-_Static_assert(sizeof(struct key) == 20, "interned as bytes: no padding");
+_Static_assert(sizeof(struct key) == 24, "interned as bytes: no padding");
 
 struct sums {
     uint64_t samples, weight;
@@ -103,6 +103,7 @@ opd_rollup_add(struct opd_rollup *rollup, const struct opd_rollup_groups *groups
                           .comm = groups->comm[sfile],
                           .image = groups->image[sfile],
                           .mode = groups->mode[sfile],
+                          .cgroup = groups->cgroup[sfile],
                           .symbol = groups->symbol[i]};
         struct sums *sums = find(rollup, &key);
         if (sums == NULL)
@@ -129,9 +130,9 @@ compare(const void *one, const void *other, void *context)
     const struct opd_rollup *rollup = context;
     const struct key *a = opd_intern_get(rollup->keys, *(const uint32_t *)one, &length);
     const struct key *b = opd_intern_get(rollup->keys, *(const uint32_t *)other, &length);
-    const uint32_t x[] = {a->event, a->comm, a->image, a->mode, a->symbol};
-    const uint32_t y[] = {b->event, b->comm, b->image, b->mode, b->symbol};
-    for (int i = 0; i < 5; i++)
+    const uint32_t x[] = {a->event, a->comm, a->image, a->mode, a->cgroup, a->symbol};
+    const uint32_t y[] = {b->event, b->comm, b->image, b->mode, b->cgroup, b->symbol};
+    for (int i = 0; i < 6; i++)
         if (x[i] != y[i])
             return x[i] < y[i] ? -1 : 1;
     return 0;
@@ -143,7 +144,7 @@ make_room(struct opd_rollup *rollup, size_t count)
     struct opd_rollup_columns *out = &rollup->out;
     free(rollup->out_memory);
     free(rollup->order);
-    char *at = malloc(count * (3 * 8 + 7 * 4) + 64);
+    char *at = malloc(count * (3 * 8 + 8 * 4) + 64);
     rollup->out_memory = at;
     rollup->order = malloc((count + 1) * sizeof *rollup->order);
     if (at == NULL || rollup->order == NULL)
@@ -156,7 +157,8 @@ make_room(struct opd_rollup *rollup, size_t count)
     out->comm = out->event + count;
     out->image = out->comm + count;
     out->mode = out->image + count;
-    out->sfile = out->mode + count;
+    out->cgroup = out->mode + count;
+    out->sfile = out->cgroup + count;
     out->symbol = out->sfile + count;
     out->squares = (float *)(out->symbol + count);
     return 0;
@@ -203,6 +205,7 @@ opd_rollup_take(struct opd_rollup *rollup, const struct opd_rollup_columns **col
             out->comm[out->sfiles] = key->comm;
             out->image[out->sfiles] = key->image;
             out->mode[out->sfiles] = key->mode;
+            out->cgroup[out->sfiles] = key->cgroup;
             out->sfiles++;
         }
         before = key;

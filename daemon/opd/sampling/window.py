@@ -67,6 +67,13 @@ class ImageInfo(msgspec.Struct, frozen=True):
     end: int = 0
 
 
+class CgroupInfo(msgspec.Struct, frozen=True):
+    """One cgroup of a run. ``uid`` is 1 or more and never reused within the run."""
+
+    uid: int
+    path: str
+
+
 EVENT_QUALITY = (
     "samples",
     "ring_full",
@@ -83,7 +90,8 @@ class Window(msgspec.Struct):
 
     ``row_*``: u32 sample file, u32 stack, u64 hits, u64 weight. ``sfile_*``:
     u16 event, u8 mode, i32 tgid, i32 tid and i32 cpu (-1: not separated), u32
-    image uid of the leaf, 16 bytes comm. ``stack_start`` has ``stacks + 1``
+    image uid of the leaf, 16 bytes comm, u32 cgroup uid (0: unknown; an empty
+    column: of all). ``stack_start`` has ``stacks + 1``
     u32 indices into ``frame_image`` (u32 uid) and ``frame_address`` (u64),
     leaf first. A file's address is the offset in the file. Times are
     CLOCK_REALTIME ns. ``quality`` sums over events, ``event_quality`` has what
@@ -113,3 +121,4 @@ class Window(msgspec.Struct):
     frame_address: bytes
     quality: dict[str, int]
     event_quality: list[dict[str, int]] = []
+    sfile_cgroup: bytes = b""

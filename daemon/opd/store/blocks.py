@@ -6,7 +6,8 @@ each column its bytes in planes, lowest byte of every number first. Planes put
 the mostly-zero high bytes together, which is what makes it small.
 
 A window has two blocks. ``groups``: its sample files (event, mode, tgid + 1,
-tid + 1, cpu + 1, image, comm, unit) and, for each (sample file, symbol) with
+tid + 1, cpu + 1, image, comm, unit, cgroup; the last is missing in blocks of
+schema 1 and read as 0, unknown) and, for each (sample file, symbol) with
 hits, those two, hits and excess; weight = hits * unit + excess. ``rows``: for
 each row, in order of its stack's number, sample file, that number less the one
 before, hits and excess; its symbol is the name of the stack's leaf.
@@ -33,7 +34,8 @@ _LEVEL = 6
 # What a block may claim before it is believed to be damaged.
 _LARGEST = 256 << 20
 
-SFILE_COLUMNS = 8
+SFILE_COLUMNS = 9
+UNIT, CGROUP = 7, 8
 GROUP_COLUMNS = 4
 ROW_COLUMNS = 4
 
@@ -46,20 +48,21 @@ def pack(columns: Sequence[Column | Sequence[int]]) -> bytes:
     return zlib.compress(pack_planes(arrays), _LEVEL)
 
 
-def unpack(block: bytes, columns: int) -> list[array[int]]:
-    """The columns of a block. StoreError when it is damaged."""
+def unpack(block: bytes, *columns: int) -> list[array[int]]:
+    """The columns of a block, as many as one of ``columns``. StoreError when it is damaged."""
     inflate = zlib.decompressobj()
     try:
         data = inflate.decompress(block, _LARGEST)
     except zlib.error as error:
         raise StoreError(f"damaged block: {error}") from error
-    if not inflate.eof or not data or data[0] != columns:
+    if not inflate.eof or not data or data[0] not in columns:
         raise StoreError("damaged block: cut short or of another kind")
-    at = 1 + columns * _COLUMN.size
+    count_of_columns = data[0]
+    at = 1 + count_of_columns * _COLUMN.size
     if len(data) < at:
         raise StoreError("damaged block: no room for its header")
     result: list[array[int]] = []
-    for index in range(columns):
+    for index in range(count_of_columns):
         width, count = _COLUMN.unpack_from(data, 1 + index * _COLUMN.size)
         end = at + width * count
         if width not in _WIDTHS or end > len(data):
@@ -78,9 +81,17 @@ def unpack(block: bytes, columns: int) -> list[array[int]]:
 
 
 def unpack_groups(block: bytes) -> list[array[int]]:
-    """The twelve columns of a ``groups`` block, checked to fit together."""
-    columns = unpack(block, SFILE_COLUMNS + GROUP_COLUMNS)
+    """The thirteen columns of a ``groups`` block, checked to fit together."""
+    columns = unpack_sample_files(block, GROUP_COLUMNS)
     check_groups(columns)
+    return columns
+
+
+def unpack_sample_files(block: bytes, more: int) -> list[array[int]]:
+    """The columns of sample files and ``more`` behind them; ``cgroup`` 0 where it is missing."""
+    columns = unpack(block, SFILE_COLUMNS + more, SFILE_COLUMNS - 1 + more)
+    if len(columns) < SFILE_COLUMNS + more:
+        columns.insert(CGROUP, array("B", bytes(len(columns[0]))))
     return columns
 
 

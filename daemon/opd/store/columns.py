@@ -38,12 +38,15 @@ class SampleFiles(NamedTuple):
     tid: array[int]
     cpu: array[int]
     image: array[int]
+    cgroup: array[int]
 
 
 def read_sample_files(window: Window) -> SampleFiles:
     """The sample files of a window. StoreError names a column of the wrong length."""
     for name, size, counted in _LENGTHS:
         _check(window, name, size * getattr(window, counted))
+    if window.sfile_cgroup:
+        _check(window, "sfile_cgroup", 4 * window.sfiles)
     _check(window, "stack_start", 4 * (window.stacks + 1))
     _check(window, "frame_address", len(window.frame_image) * 2)
     return SampleFiles(
@@ -53,6 +56,7 @@ def read_sample_files(window: Window) -> SampleFiles:
         tid=array("i", window.sfile_tid),
         cpu=array("i", window.sfile_cpu),
         image=array("I", window.sfile_image),
+        cgroup=array("I", window.sfile_cgroup or bytes(4 * window.sfiles)),
     )
 
 

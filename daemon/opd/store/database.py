@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opd.errors import StoreError
-from opd.store.schema import APPLICATION_ID, FILE_NAME, LOCK_NAME, SCHEMA, VERSION
+from opd.store.schema import (
+    APPLICATION_ID,
+    FILE_NAME,
+    LOCK_NAME,
+    OLDEST_VERSION,
+    SCHEMA,
+    UPGRADES,
+    VERSION,
+)
 
 if TYPE_CHECKING:
     import tempfile
@@ -66,7 +74,7 @@ def open_writer(directory: Path) -> sqlite3.Connection:
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     """Set the connection up; create the tables in an empty file."""
-    _check_version(connection, path)
+    check_version(connection, path)
     connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
@@ -75,28 +83,59 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA cache_size=-4096")
     with transaction(connection):
         # Asked again under the lock: two may create the store at once.
-        if _check_version(connection, path) == 0:
-            for statement in SCHEMA.split(";"):
-                connection.execute(statement)
+        version = check_version(connection, path)
+        if version == 0:
+            _run_script(connection, SCHEMA)
             connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+        elif version < VERSION:
+            for step in range(version, VERSION):
+                _run_script(connection, UPGRADES[step])
+        if version != VERSION:
             connection.execute(f"PRAGMA user_version={VERSION}")
 
 
-def _check_version(connection: sqlite3.Connection, path: Path) -> int:
+def _run_script(connection: sqlite3.Connection, script: str) -> None:
+    """Run the statements in the transaction that is open (executescript would commit it)."""
+    for statement in script.split(";"):
+        connection.execute(statement)
+
+
+def check_version(connection: sqlite3.Connection, path: Path) -> int:
     """The schema version of the file, 0 when it is empty; StoreError when unusable."""
-    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    application = int(connection.execute("PRAGMA application_id").fetchone()[0])
-    tables = int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+    # In one snapshot: a writer may make or upgrade it between the questions.
+    with contextlib.nullcontext() if connection.in_transaction else snapshot(connection):
+        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        application = int(connection.execute("PRAGMA application_id").fetchone()[0])
+        tables = int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
     if not tables and not version:
         return 0
     if application != APPLICATION_ID:
         raise StoreError(f"{path}: is an SQLite file, but not a store of opd")
     if version > VERSION:
         raise StoreError(
-            f"{path}: written by a newer opd (schema {version}, this one reads up to {VERSION})",
+            f"{path}: written by a newer opd (schema {version}, this one reads {OLDEST_VERSION}"
+            f" to {VERSION})",
             hint="upgrade opd, or give another --session-dir",
         )
+    if version < OLDEST_VERSION:
+        raise StoreError(
+            f"{path}: schema {version} is older than what this opd reads, {OLDEST_VERSION} to"
+            f" {VERSION}",
+            hint="let the opd before this one upgrade it, or give another --session-dir",
+        )
     return version
+
+
+@contextlib.contextmanager
+def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+    """One state of the store for all that is read inside."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        # A disk error may have ended it already.
+        with contextlib.suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
 
 
 @contextlib.contextmanager
@@ -174,7 +213,7 @@ class ReadConnection:
             self._remove_copy()
             raise StoreError(f"{self.path}: cannot read the store: {error}") from error
         try:
-            version = _check_version(self.connection, self.path)
+            version = check_version(self.connection, self.path)
         except sqlite3.Error as error:
             self.close()
             raise StoreError(f"{self.path}: cannot read the store: {error}") from error

@@ -28,6 +28,7 @@ V = TypeVar("V")
 
 _NAMES_CACHED = 8192
 _IMAGES_CACHED = 4096
+_CGROUPS_CACHED = 1024
 
 
 class Cache(Generic[K, V]):
@@ -89,6 +90,7 @@ class Dictionary:
         self._connection = connection
         self._names: Cache[str, int] = Cache(_NAMES_CACHED)
         self._images: Cache[tuple[bytes, str], int] = Cache(_IMAGES_CACHED)
+        self._cgroups: Cache[str, int] = Cache(_CGROUPS_CACHED)
 
     def name(self, text: str) -> int:
         """The number of a text (made valid UTF-8)."""
@@ -129,6 +131,21 @@ class Dictionary:
                         "UPDATE images SET flags = ? WHERE id = ?", (flags, number)
                     )
             self._images[key] = number
+        return number
+
+    def cgroup(self, path: str) -> int:
+        """The number of a cgroup, one for each path."""
+        number = self._cgroups.get(path)
+        if number is None:
+            shown = printable(path)
+            row = self._connection.execute(
+                "SELECT id FROM cgroups WHERE path = ?", (shown,)
+            ).fetchone()
+            if row is None:
+                number = self._insert("INSERT INTO cgroups (path) VALUES (?)", shown)
+            else:
+                number = int(row[0])
+            self._cgroups[path] = number
         return number
 
     def add_frames(self, groups: Sequence[Frames]) -> int:

@@ -18,7 +18,7 @@ import msgspec
 from opd.errors import StoreError, UnknownNameError
 from opd.events.catalogue import BY_NAME
 from opd.sampling.window import EventInfo, RunInfo
-from opd.store.database import ReadConnection
+from opd.store.database import ReadConnection, check_version, snapshot
 from opd.store.quality import Stretch, read_quality, stretch_of
 from opd.store.scan import Part, Scan
 from opd.store.stacks import StackReader, StoredStack
@@ -214,11 +214,10 @@ class Reader:
         """Hold one state of the store while a worker may go on writing."""
         with self._turn:
             try:
-                self._connection.execute("BEGIN")
-                try:
+                with snapshot(self._connection):
+                    # The worker may have upgraded it since it was opened.
+                    self._version = check_version(self._connection, self._store.path)
                     yield
-                finally:
-                    self._connection.execute("ROLLBACK")
             except sqlite3.Error as error:
                 raise StoreError(f"{self._store.path}: cannot read the store: {error}") from error
 

@@ -7,8 +7,8 @@ after a long stop) are added to them at once. All inside the caller's
 transaction; after a rollback the object is of no use.
 
 A roll-up is a ``groups`` block (see opd.store.blocks) of one sample file for
-each (event, comm, image, mode), with no process, thread or CPU, and one more
-column: ``squares``, the bits of a 32-bit float, or 0 where there was one
+each (event, comm, image, mode, cgroup), with no process, thread or CPU, and one
+more column: ``squares``, the bits of a 32-bit float, or 0 where there was one
 window only and it is weight**2.
 """
 
@@ -21,7 +21,14 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from opd.errors import StoreError
-from opd.store.blocks import GROUP_COLUMNS, SFILE_COLUMNS, check_groups, pack, unpack, unpack_groups
+from opd.store.blocks import (
+    GROUP_COLUMNS,
+    SFILE_COLUMNS,
+    check_groups,
+    pack,
+    unpack_groups,
+    unpack_sample_files,
+)
 from opd.store.schema import MINUTE_NS
 from opd_native.condense import RollupSums
 
@@ -31,16 +38,14 @@ if TYPE_CHECKING:
 
     from opd_native.condense import Column
 
-_COLUMNS = SFILE_COLUMNS + GROUP_COLUMNS + 1
-
 
 def pack_rollup(sums: RollupSums) -> bytes:
     """The block of a minute or hour; ``sums`` is empty afterwards."""
-    event, mode, image, comm, unit, sfile, symbol, hits, excess, squares = sums.take()
+    event, mode, image, comm, unit, cgroup, sfile, symbol, hits, excess, squares = sums.take()
     nothing = array("B", bytes(event.length))
     return pack(
         [
-            *(event, mode, nothing, nothing, nothing, image, comm, unit),
+            *(event, mode, nothing, nothing, nothing, image, comm, unit, cgroup),
             *(sfile, symbol, hits, excess, squares),
         ]
     )
@@ -48,7 +53,7 @@ def pack_rollup(sums: RollupSums) -> bytes:
 
 def unpack_rollup(block: bytes) -> tuple[list[array[int]], array[int]]:
     """The columns of a roll-up as of a window's groups, and the squares' bits."""
-    columns = unpack(block, _COLUMNS)
+    columns = unpack_sample_files(block, GROUP_COLUMNS + 1)
     squares = columns.pop()
     check_groups(columns)
     if len(squares) != len(columns[-1]):
@@ -68,10 +73,10 @@ def add_columns(
     sums: RollupSums, columns: Sequence[array[int]], squares: array[float] | None = None
 ) -> None:
     """Add the unpacked columns of a ``groups`` block."""
-    event, mode, _tgid, _tid, _cpu, image, comm, unit = columns[:SFILE_COLUMNS]
+    event, mode, _tgid, _tid, _cpu, image, comm, unit, cgroup = columns[:SFILE_COLUMNS]
     sfile, symbol, hits, excess = columns[SFILE_COLUMNS:]
     try:
-        about = [array("I", column) for column in (event, comm, image, mode)]
+        about = [array("I", column) for column in (event, comm, image, mode, cgroup)]
         groups = [array("I", sfile), array("I", symbol), array("Q", hits), array("Q", excess)]
         sums.add([*about, array("Q", unit)], groups, squares)
     except (OverflowError, ValueError) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from opd.errors import StoreError
-from opd.store.blocks import SFILE_COLUMNS, unpack_groups
+from opd.store.blocks import SFILE_COLUMNS, UNIT, unpack_groups
 from opd.store.quality import stretch_of
 from opd.store.rollup import unpack_rollup
 from opd.store.schema import MINUTE_NS
@@ -153,7 +153,7 @@ class _WindowAdder:
     def add(self, columns: Sequence[array[int]]) -> None:
         """One window's groups."""
         codes = self._codes(columns[:SFILE_COLUMNS])
-        units = columns[SFILE_COLUMNS - 1]
+        units = columns[UNIT]
         samples, weights = self._samples, self._weights
         by_symbol = self._by_symbol
         for sfile, symbol, hits, excess in zip(*columns[SFILE_COLUMNS:], strict=True):
@@ -172,7 +172,7 @@ class _WindowAdder:
 
     def _codes(self, columns: Sequence[array[int]]) -> list[int]:
         """For each sample file the number of its cells, -1 when not wanted."""
-        event, mode, tgid, tid, cpu, image, comm, _unit = columns
+        event, mode, tgid, tid, cpu, image, comm, _unit, _cgroup = columns
         source = {
             "pid": tgid,
             "thread": tid,

@@ -29,6 +29,11 @@ everything else together. They hold whole minutes and hours below the run's
 1970); younger windows are read from their blocks. An `event` is an index into
 the run's list of events.
 
+``cgroups`` are what the column ``cgroup`` of sample files and roll-ups names;
+0 is not known. ``marks`` are moments with a word, by people and by the daemon;
+``seen`` is what the daemon last saw of the machine, so that a change over a
+restart is a mark too. ``sessions.saved`` keeps one from retention.
+
 A row of ``runs`` is a run within a session: ``reset`` gives a run a second row.
 """
 
@@ -39,7 +44,9 @@ LOCK_NAME = "worker.lock"
 
 # "opd1": tells our file from any other SQLite file.
 APPLICATION_ID = 0x6F706431
-VERSION = 1
+VERSION = 2
+# The oldest that is read as it is, and upgraded by the first writer.
+OLDEST_VERSION = 1
 
 MINUTE_NS = 60_000_000_000
 
@@ -88,10 +95,24 @@ CREATE TABLE {name} (
 );
 """
 
+# What schema 2 has and 1 had not.
+_SINCE_2 = """
+CREATE TABLE marks (
+  id INTEGER PRIMARY KEY, at_ns INTEGER NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL
+);
+CREATE INDEX marks_at ON marks (at_ns);
+CREATE TABLE cgroups (
+  id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, unit TEXT, container TEXT, runtime TEXT,
+  slice TEXT
+);
+CREATE TABLE seen (what TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+"""
+
 SCHEMA = (
     f"""
 CREATE TABLE sessions (
-  id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, started_ns INTEGER NOT NULL
+  id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, started_ns INTEGER NOT NULL,
+  saved INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE runs (
   id INTEGER PRIMARY KEY, session INTEGER NOT NULL REFERENCES sessions(id), run TEXT NOT NULL,
@@ -126,7 +147,13 @@ CREATE TABLE blocks (
 """
     + _ROLLUP_SQL.format(name="minutes")
     + _ROLLUP_SQL.format(name="hours")
+    + _SINCE_2
 )
+
+# What makes a store of the version into one of the next, without rewriting rows.
+UPGRADES = {
+    1: "ALTER TABLE sessions ADD COLUMN saved INTEGER NOT NULL DEFAULT 0;" + _SINCE_2,
+}
 
 # Bit of images.flags.
 IMAGE_DELETED = 1

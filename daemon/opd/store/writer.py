@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from opd.sampling.window import RunInfo, Window
+    from opd.sampling.window import CgroupInfo, RunInfo, Window
     from opd.store.names import NameLike, NameSource, Resolver
 
 _U32 = (1 << 32) - 1
@@ -106,6 +106,7 @@ class StoreWriter:
     def _forget_run(self) -> None:
         """Image uids begin anew."""
         self._images: dict[int, ImageInfo] = {}
+        self._cgroups: dict[int, CgroupInfo] = {}
         self._forget()
 
     def _forget(self) -> None:
@@ -183,6 +184,11 @@ class StoreWriter:
             except Exception as error:  # noqa: BLE001 - it read a file that anybody wrote
                 self._blame(error)
 
+    def add_cgroups(self, cgroups: Iterable[CgroupInfo]) -> None:
+        """Announce cgroups of the run; a window's ``sfile_cgroup`` names them by uid."""
+        for info in cgroups:
+            self._cgroups[info.uid] = info
+
     def append(self, window: Window) -> WindowReceipt:
         """Store a window, once: committed when this returns."""
         if self._run is None:
@@ -236,11 +242,12 @@ class StoreWriter:
             self._rollup = RollUp(self._connection, self._row)
         condensed = self._condense(window)
         paths, comms = self._paths(sfiles), self._comms(window)
+        cgroups = self._cgroup_numbers(sfiles)
         groups = condensed.group_columns
         group_block = pack(
             [
                 *(sfiles.event, sfiles.mode, _plus_one(sfiles.tgid), _plus_one(sfiles.tid)),
-                *(_plus_one(sfiles.cpu), paths, comms, condensed.sfile_unit, *groups),
+                *(_plus_one(sfiles.cpu), paths, comms, condensed.sfile_unit, cgroups, *groups),
             ]
         )
         row_block = pack(condensed.row_columns)
@@ -250,7 +257,7 @@ class StoreWriter:
         )
         self._note(window, sfiles)
         units = array("Q", condensed.sfile_unit.to_bytes())
-        about = [array("I", sfiles.event), comms, paths, array("I", sfiles.mode), units]
+        about = [array("I", sfiles.event), comms, paths, array("I", sfiles.mode), cgroups, units]
         self._rollup.add(window.start_ns, about, groups)
         return condensed.hits, len(group_block) + len(row_block)
 
@@ -273,6 +280,14 @@ class StoreWriter:
             for uid in set(sfiles.image)
         }
         return array("I", map(numbers.__getitem__, sfiles.image))
+
+    def _cgroup_numbers(self, sfiles: SampleFiles) -> array[int]:
+        """The number of each sample file's cgroup, 0 where it is not known."""
+        numbers = {
+            uid: self._dictionary.cgroup(self._cgroups[uid].path) if uid in self._cgroups else 0
+            for uid in set(sfiles.cgroup)
+        }
+        return array("I", map(numbers.__getitem__, sfiles.cgroup))
 
     def _comms(self, window: Window) -> array[int]:
         """The number of each sample file's comm."""

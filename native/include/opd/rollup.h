@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flat sums over windows by (event, comm, image, mode, symbol): samples,
-// weight, and the sum over windows of the square of the key's weight in each.
-// What a minute or an hour of the store holds. Single threaded.
+// Flat sums over windows by (event, comm, image, mode, cgroup, symbol):
+// samples, weight, and the sum over windows of the square of the key's weight
+// in each. What a minute or an hour of the store holds. Single threaded.
 #ifndef OPD_ROLLUP_H
 #define OPD_ROLLUP_H
 
@@ -13,16 +13,16 @@ struct opd_rollup;
 // The columns of a `groups` block (opd.store.blocks).
 struct opd_rollup_groups {
     uint32_t sfiles, groups;
-    const uint32_t *event, *comm, *image, *mode; // by sample file
-    const uint64_t *unit;                        // by sample file
-    const uint32_t *sfile, *symbol;              // by group
-    const uint64_t *hits, *excess;               // weight = hits * unit + excess
+    const uint32_t *event, *comm, *image, *mode, *cgroup; // by sample file
+    const uint64_t *unit;                                 // by sample file
+    const uint32_t *sfile, *symbol;                       // by group
+    const uint64_t *hits, *excess;                        // weight = hits * unit + excess
     const float *squares; // by group, of a roll-up's block; NULL: one window's groups
 };
 
 struct opd_rollup_columns {
     uint32_t sfiles, groups;
-    uint32_t *event, *comm, *image, *mode;
+    uint32_t *event, *comm, *image, *mode, *cgroup;
     uint64_t *unit;
     uint32_t *sfile, *symbol;
     uint64_t *hits, *excess;
@@ -38,8 +38,8 @@ uint32_t opd_rollup_count(const struct opd_rollup *rollup);
 // a rollback would not drop with the whole object).
 int opd_rollup_add(struct opd_rollup *rollup, const struct opd_rollup_groups *groups);
 
-// All sums in the order of (event, comm, image, mode, symbol), and empties the
-// roll-up. *columns stay valid until the next call. 0 or -ENOMEM.
+// All sums in the order of (event, comm, image, mode, cgroup, symbol), and empties
+// the roll-up. *columns stay valid until the next call. 0 or -ENOMEM.
 int opd_rollup_take(struct opd_rollup *rollup, const struct opd_rollup_columns **columns);
 
 #endif

@@ -52,7 +52,7 @@ size_t opd_pack(const struct opd_column *columns, uint32_t count, uint8_t *out);
 
 struct opd_rollup_groups {
     uint32_t sfiles, groups;
-    const uint32_t *event, *comm, *image, *mode;
+    const uint32_t *event, *comm, *image, *mode, *cgroup;
     const uint64_t *unit;
     const uint32_t *sfile, *symbol;
     const uint64_t *hits, *excess;
@@ -60,7 +60,7 @@ struct opd_rollup_groups {
 };
 struct opd_rollup_columns {
     uint32_t sfiles, groups;
-    uint32_t *event, *comm, *image, *mode;
+    uint32_t *event, *comm, *image, *mode, *cgroup;
     uint64_t *unit;
     uint32_t *sfile, *symbol;
     uint64_t *hits, *excess;

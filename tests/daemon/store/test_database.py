@@ -13,6 +13,7 @@ from synthetic import IMAGES, make_run, make_window, random_hits
 from opd.errors import StoreError
 from opd.store.database import WriterLock, open_writer, printable
 from opd.store.queries import ReportQuery, open_reader
+from opd.store.schema import VERSION
 from opd.store.writer import StoreWriter
 
 
@@ -28,10 +29,12 @@ def test_a_newer_schema_is_refused_by_both(tmp_path):
     """The message says both versions."""
     open_writer(tmp_path).close()
     connection = sqlite3.connect(tmp_path / "opd.db")
-    connection.execute("PRAGMA user_version = 2")
+    connection.execute(f"PRAGMA user_version = {VERSION + 1}")
     connection.close()
     for open_it in (open_writer, open_reader):
-        with pytest.raises(StoreError, match=r"newer opd .schema 2, this one reads up to 1"):
+        with pytest.raises(
+            StoreError, match=rf"newer opd .schema {VERSION + 1}, this one reads 1 to {VERSION}"
+        ):
             open_it(tmp_path)
 
 

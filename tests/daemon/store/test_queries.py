@@ -105,13 +105,13 @@ def test_rollups_equal_the_windows(tmp_path_factory, steps, since, length, reope
 def rollup_sums(block):
     """What a roll-up's block says: samples, weight and squares by key."""
     columns, bits = unpack_rollup(block)
-    event, mode, _, _, _, image, comm, unit, sfile, symbol, hits, excess = columns
+    event, mode, _, _, _, image, comm, unit, cgroup, sfile, symbol, hits, excess = columns
     squares = array("f")
     squares.frombytes(array("I", bits).tobytes())
     sums = {}
     for at, name, samples, more, square in zip(sfile, symbol, hits, excess, squares, strict=True):
         weight = samples * unit[at] + more
-        key = (event[at], comm[at], image[at], mode[at]), name
+        key = (event[at], comm[at], image[at], mode[at], cgroup[at]), name
         sums[key] = [samples, weight, square or float(weight) * weight]
     return sums
 
@@ -131,7 +131,10 @@ def test_squares_are_sums_over_windows(tmp_path):
 
 window_groups = st.dictionaries(
     st.tuples(
-        st.tuples(st.integers(0, 3), st.integers(1, 5), st.integers(1, 1 << 31), st.integers(0, 1)),
+        st.tuples(
+            *(st.integers(0, 3), st.integers(1, 5), st.integers(1, 1 << 31), st.integers(0, 1)),
+            st.integers(0, 3),
+        ),
         st.integers(1, (1 << 32) - 1),
     ),
     st.tuples(st.integers(1, 1 << 20), st.integers(0, 1 << 40)),
@@ -145,7 +148,7 @@ def test_a_rollup_block_gives_back_its_sums(windows):
     sums, expected = RollupSums(), {}
     for window in windows:
         abouts = [about for about, _symbol in window]
-        about = [array("I", [key[i] for key in abouts]) for i in range(4)]
+        about = [array("I", [key[i] for key in abouts]) for i in range(5)]
         groups = [array("I", range(len(window))), array("I", [symbol for _about, symbol in window])]
         groups += [array("Q", [hits for hits, _weight in window.values()])]
         groups += [array("Q", [weight for _hits, weight in window.values()])]
