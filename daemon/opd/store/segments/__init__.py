@@ -1,0 +1,1 @@
+"""Hourly Parquet segments: written by a child, asked in SQL by another."""
