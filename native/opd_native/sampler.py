@@ -52,12 +52,14 @@ class Sampler:
         stack_depth: int = 127,
         wake_ms: int = 200,
         proc_root: str = "/proc",
+        targeted: bool = False,
     ) -> None:
         options = ffi.new("struct opd_sampler_options *")
         lib.opd_sampler_defaults(options)
         root = ffi.new("char[]", os.fsencode(proc_root))
         options.ring_bytes = ring_bytes
         options.wake_ms = wake_ms
+        options.targeted = targeted
         options.pipeline.proc_root = root
         options.pipeline.callchain = callchain
         options.pipeline.keep_idle = keep_idle
@@ -93,6 +95,14 @@ class Sampler:
             {name: getattr(attr, name) for name in attr.__dataclass_fields__},
         )
         return check(lib.opd_sampler_add_event(self._pointer, native), "perf_event_open")
+
+    def add_process(self, pid: int) -> int:
+        """Sample a process, and all it makes, on a ``targeted`` sampler; how many threads."""
+        return check(lib.opd_sampler_add_process(self._pointer, pid), f"open process {pid}")
+
+    def sweep_targets(self) -> int:
+        """Close what belongs to threads that have ended; how many are left."""
+        return check(lib.opd_sampler_sweep_targets(self._pointer), "sweep targets")
 
     def set_idle(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Tell the kernel address ranges in which the idle task does nothing."""

@@ -52,10 +52,8 @@ event_of(const struct opd_ring *ring, const void *bytes, size_t length)
     uint64_t id;
     if (opd_record_identifier(bytes, length, &id) != 0)
         return 0;
-    for (unsigned i = 0; i < ring->event_count; i++)
-        if (ring->events[i].id == id)
-            return i;
-    return 0;
+    unsigned number = opd_ring_event_number(ring, id);
+    return number != OPD_RING_SIDEBAND ? number : 0;
 }
 
 static void
@@ -177,7 +175,9 @@ opd_sampler_drain_main(void *argument)
 
     pthread_mutex_lock(&sampler->lock);
     uint64_t began = opd_clock_monotonic();
-    int processes = opd_pipeline_snapshot(sampler->pipeline, pause_snapshot, sampler);
+    int processes = sampler->options.targeted
+                        ? opd_sampler_snapshot_targets(sampler)
+                        : opd_pipeline_snapshot(sampler->pipeline, pause_snapshot, sampler);
     sampler->totals.snapshot_processes = processes > 0 ? (uint64_t)processes : 0;
     sampler->totals.snapshot_ns = opd_clock_monotonic() - began;
     size_t polls = fill_polls(sampler);

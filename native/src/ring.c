@@ -32,14 +32,14 @@ opd_ring_layout(struct opd_record_layout *layout, bool callchain)
         (struct opd_record_layout){.sample_type = sample_type(callchain), .sample_id_all = true};
 }
 
-static int
-open_event(struct perf_event_attr *attr, uint32_t cpu)
+int
+opd_ring_open_event(struct perf_event_attr *attr, int pid, uint32_t cpu)
 {
     // PERF_FORMAT_LOST came with 6.0: without it LOST records have to do.
     for (int attempt = 0; attempt < 2; attempt++) {
         if (attempt == 1)
             attr->read_format &= ~(uint64_t)PERF_FORMAT_LOST;
-        long fd = syscall(SYS_perf_event_open, attr, -1, (int)cpu, -1, PERF_FLAG_FD_CLOEXEC);
+        long fd = syscall(SYS_perf_event_open, attr, pid, (int)cpu, -1, PERF_FLAG_FD_CLOEXEC);
         if (fd >= 0)
             return (int)fd;
         if (errno != EINVAL)
@@ -48,8 +48,8 @@ open_event(struct perf_event_attr *attr, uint32_t cpu)
     return -errno;
 }
 
-static void
-common_attr(struct perf_event_attr *attr, bool callchain)
+void
+opd_ring_common_attr(struct perf_event_attr *attr, bool callchain)
 {
     memset(attr, 0, sizeof *attr);
     attr->size = sizeof *attr;
@@ -69,26 +69,31 @@ take_id(struct opd_ring_event *event)
 }
 
 int
-opd_ring_open(struct opd_ring *ring, uint32_t cpu, size_t data_bytes, bool callchain)
+opd_ring_open(struct opd_ring *ring, uint32_t cpu, size_t data_bytes, bool callchain, bool targeted)
 {
     struct perf_event_attr attr;
     memset(ring, 0, sizeof *ring);
     ring->cpu = cpu;
     ring->sideband.fd = -1;
     ring->map = MAP_FAILED;
+    ring->targeted = targeted;
 
-    common_attr(&attr, callchain);
+    opd_ring_common_attr(&attr, callchain);
     attr.type = PERF_TYPE_SOFTWARE;
     attr.config = PERF_COUNT_SW_DUMMY;
     attr.sample_period = 1;
-    attr.mmap = attr.mmap2 = attr.comm = attr.comm_exec = attr.task = 1;
-    attr.ksymbol = attr.bpf_event = 1;
+    if (targeted) {
+        attr.exclude_kernel = 1; // or an unprivileged user may not open it
+    } else {
+        attr.mmap = attr.mmap2 = attr.comm = attr.comm_exec = attr.task = 1;
+        attr.ksymbol = attr.bpf_event = 1;
+    }
     attr.watermark = 1;
     attr.wakeup_watermark = (uint32_t)(data_bytes / 4);
     // Not attr.build_id: the kernel then marks the MMAP2 records of every other
     // tool on the machine too, over their device and inode, and perf crashes
     // on them. The worker reads the build-id from the file that was opened.
-    ring->sideband.fd = open_event(&attr, cpu);
+    ring->sideband.fd = opd_ring_open_event(&attr, targeted ? getpid() : -1, cpu);
     if (ring->sideband.fd < 0)
         return ring->sideband.fd;
 
@@ -106,26 +111,37 @@ opd_ring_open(struct opd_ring *ring, uint32_t cpu, size_t data_bytes, bool callc
     return rc;
 }
 
+void
+opd_ring_event_attr(struct perf_event_attr *out, const struct opd_event_attr *event, bool callchain)
+{
+    opd_ring_common_attr(out, callchain);
+    out->type = event->type;
+    out->config = event->config;
+    out->config1 = event->config1;
+    out->config2 = event->config2;
+    out->freq = event->frequency;
+    out->sample_period = event->rate;
+    out->exclude_user = event->exclude_user;
+    out->exclude_kernel = event->exclude_kernel;
+    out->exclude_hv = event->exclude_hv;
+    out->exclude_idle = event->exclude_idle;
+    out->precise_ip = event->precise_ip & 3;
+}
+
 int
 opd_ring_add(struct opd_ring *ring, const struct opd_event_attr *event, bool callchain)
 {
     struct perf_event_attr attr;
-    common_attr(&attr, callchain);
-    attr.type = event->type;
-    attr.config = event->config;
-    attr.config1 = event->config1;
-    attr.config2 = event->config2;
-    attr.freq = event->frequency;
-    attr.sample_period = event->rate;
-    attr.exclude_user = event->exclude_user;
-    attr.exclude_kernel = event->exclude_kernel;
-    attr.exclude_hv = event->exclude_hv;
-    attr.exclude_idle = event->exclude_idle;
-    attr.precise_ip = event->precise_ip & 3;
+    opd_ring_event_attr(&attr, event, callchain);
 
     struct opd_ring_event *slot = &ring->events[ring->event_count];
     memset(slot, 0, sizeof *slot);
-    slot->fd = open_event(&attr, ring->cpu);
+    slot->fd = -1;
+    if (ring->targeted) { // its threads have the events
+        ring->event_count++;
+        return 0;
+    }
+    slot->fd = opd_ring_open_event(&attr, -1, ring->cpu);
     if (slot->fd < 0)
         return slot->fd;
     int rc = take_id(slot);
@@ -144,13 +160,15 @@ void
 opd_ring_remove_last(struct opd_ring *ring)
 {
     struct opd_ring_event *slot = &ring->events[--ring->event_count];
-    close(slot->fd);
+    if (slot->fd >= 0)
+        close(slot->fd);
     slot->fd = -1;
 }
 
 void
 opd_ring_close(struct opd_ring *ring)
 {
+    opd_ring_close_tasks(ring);
     while (ring->event_count > 0)
         opd_ring_remove_last(ring);
     if (ring->map != MAP_FAILED)
@@ -169,8 +187,17 @@ opd_ring_enable(struct opd_ring *ring, bool enable)
     if (enable && ioctl(ring->sideband.fd, PERF_EVENT_IOC_ENABLE, 0) != 0)
         rc = -errno;
     for (unsigned i = 0; i < ring->event_count; i++)
-        if (ioctl(ring->events[i].fd, request, 0) != 0)
+        if (ring->events[i].fd >= 0 && ioctl(ring->events[i].fd, request, 0) != 0)
             rc = -errno;
+    for (size_t i = 0; i < ring->task_count; i++) {
+        struct opd_ring_task *task = &ring->tasks[i];
+        // The side-band goes on while sampling is off.
+        if (task->enabled == enable || (!enable && task->event == OPD_RING_SIDEBAND))
+            continue;
+        if (ioctl(task->fd, request, 0) != 0)
+            rc = -errno;
+        task->enabled = enable;
+    }
     return rc;
 }
 
@@ -192,29 +219,56 @@ opd_ring_copy(struct opd_ring *ring, void *out)
     return length;
 }
 
-static void
-read_lost(struct opd_ring_event *event)
+static uint64_t
+read_lost(int fd, uint64_t before)
 {
     uint64_t values[4]; // count, enabled, running, lost
-    if (event->fd >= 0 && read(event->fd, values, sizeof values) == sizeof values)
-        event->lost_counter = values[3];
+    return fd >= 0 && read(fd, values, sizeof values) == sizeof values ? values[3] : before;
 }
 
 void
 opd_ring_read_lost(struct opd_ring *ring)
 {
-    read_lost(&ring->sideband);
+    if (!ring->targeted) {
+        ring->sideband.lost_counter = read_lost(ring->sideband.fd, ring->sideband.lost_counter);
+        for (unsigned i = 0; i < ring->event_count; i++)
+            ring->events[i].lost_counter =
+                read_lost(ring->events[i].fd, ring->events[i].lost_counter);
+        return;
+    }
+    ring->sideband.lost_counter = ring->sideband.closed_lost;
     for (unsigned i = 0; i < ring->event_count; i++)
-        read_lost(&ring->events[i]);
+        ring->events[i].lost_counter = ring->events[i].closed_lost;
+    for (size_t i = 0; i < ring->task_count; i++) {
+        unsigned event = ring->tasks[i].event;
+        struct opd_ring_event *slot =
+            event == OPD_RING_SIDEBAND ? &ring->sideband : &ring->events[event];
+        slot->lost_counter += read_lost(ring->tasks[i].fd, 0);
+    }
 }
 
 struct opd_ring_event *
 opd_ring_find(struct opd_ring *ring, uint64_t id)
 {
+    unsigned number = opd_ring_event_number(ring, id);
+    if (number != OPD_RING_SIDEBAND)
+        return &ring->events[number];
+    if (ring->targeted)
+        return opd_ring_find_task(ring, id) != NULL ? &ring->sideband : NULL;
+    return ring->sideband.id == id ? &ring->sideband : NULL;
+}
+
+unsigned
+opd_ring_event_number(const struct opd_ring *ring, uint64_t id)
+{
+    if (ring->targeted) {
+        const struct opd_ring_task *task = opd_ring_find_task(ring, id);
+        return task != NULL ? task->event : OPD_RING_SIDEBAND;
+    }
     for (unsigned i = 0; i < ring->event_count; i++)
         if (ring->events[i].id == id)
-            return &ring->events[i];
-    return ring->sideband.id == id ? &ring->sideband : NULL;
+            return i;
+    return OPD_RING_SIDEBAND;
 }
 
 uint64_t

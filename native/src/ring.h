@@ -15,8 +15,19 @@ struct opd_ring_event {
     uint64_t id;
     uint64_t lost_records; // by LOST records
     uint64_t lost_counter; // by PERF_FORMAT_LOST
+    uint64_t closed_lost;  // of it: by events of threads that have ended
     uint64_t throttled_since;
 };
+
+// One event of one thread, when threads are sampled instead of the CPU.
+struct opd_ring_task {
+    uint64_t id;
+    int fd;
+    uint32_t tid;
+    uint32_t event; // its number, or OPD_RING_SIDEBAND
+    bool enabled;
+};
+#define OPD_RING_SIDEBAND UINT32_MAX
 
 struct opd_ring {
     uint32_t cpu;
@@ -27,13 +38,18 @@ struct opd_ring {
     struct opd_ring_event sideband;
     struct opd_ring_event events[OPD_EVENTS_MAX];
     unsigned event_count;
+    bool targeted;               // `tasks` write into it, `events` only count
+    struct opd_ring_task *tasks; // by id
+    size_t task_count, task_room;
 };
 
 // What every event here is opened with, so that all records have one layout.
 void opd_ring_layout(struct opd_record_layout *layout, bool callchain);
 
-// Opens the side-band event of `cpu` and maps its ring. 0 or -errno.
-int opd_ring_open(struct opd_ring *ring, uint32_t cpu, size_t data_bytes, bool callchain);
+// Opens the side-band event of `cpu` and maps its ring. 0 or -errno. For
+// targets the ring belongs to an event of this process that counts nothing.
+int opd_ring_open(struct opd_ring *ring, uint32_t cpu, size_t data_bytes, bool callchain,
+                  bool targeted);
 // Opens one more event, redirected into the ring, disabled. 0 or -errno.
 int opd_ring_add(struct opd_ring *ring, const struct opd_event_attr *attr, bool callchain);
 void opd_ring_remove_last(struct opd_ring *ring);
@@ -50,5 +66,23 @@ void opd_ring_read_lost(struct opd_ring *ring);
 uint64_t opd_ring_event_lost(const struct opd_ring_event *event);
 uint64_t opd_ring_lost(const struct opd_ring *ring); // samples, of all events
 struct opd_ring_event *opd_ring_find(struct opd_ring *ring, uint64_t id);
+// The event of an id: its number, or OPD_RING_SIDEBAND for any other.
+unsigned opd_ring_event_number(const struct opd_ring *ring, uint64_t id);
+
+// Opens the side-band (attr NULL) or event `number` of one thread on this
+// CPU, for it and the threads and processes it will make. 0 or -errno.
+int opd_ring_add_task(struct opd_ring *ring, uint32_t tid, unsigned number,
+                      const struct opd_event_attr *attr, bool callchain);
+// Closes all of a thread's events; what they lost stays counted.
+void opd_ring_remove_task(struct opd_ring *ring, uint32_t tid);
+struct opd_ring_task *opd_ring_find_task(const struct opd_ring *ring, uint64_t id);
+void opd_ring_close_tasks(struct opd_ring *ring);
+
+// What ring.c and ring_task.c both open events with.
+struct perf_event_attr;
+void opd_ring_common_attr(struct perf_event_attr *attr, bool callchain);
+void opd_ring_event_attr(struct perf_event_attr *attr, const struct opd_event_attr *event,
+                         bool callchain);
+int opd_ring_open_event(struct perf_event_attr *attr, int pid, uint32_t cpu);
 
 #endif

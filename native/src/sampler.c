@@ -99,6 +99,7 @@ opd_sampler_destroy(struct opd_sampler *sampler)
     free(sampler->rings);
     free(sampler->polls);
     free(sampler->copy);
+    free(sampler->targets);
     free(sampler);
 }
 
@@ -109,11 +110,14 @@ open_ring(struct opd_sampler *sampler, uint32_t cpu)
     if (sampler->ring_count >= sampler->ring_room)
         return -ENOSPC;
     struct opd_ring *ring = &sampler->rings[sampler->ring_count];
-    int rc = opd_ring_open(ring, cpu, sampler->options.ring_bytes, callchain);
+    int rc =
+        opd_ring_open(ring, cpu, sampler->options.ring_bytes, callchain, sampler->options.targeted);
     if (rc != 0)
         return rc;
     for (unsigned i = 0; rc == 0 && i < sampler->attr_count; i++)
         rc = opd_ring_add(ring, &sampler->attrs[i], callchain);
+    if (rc == 0)
+        rc = opd_sampler_open_targets(sampler, ring);
     if (rc == 0 && sampler->started)
         rc = opd_ring_enable(ring, true);
     if (rc == 0 && sampler->paused)
@@ -175,6 +179,8 @@ opd_sampler_add_event(struct opd_sampler *sampler, const struct opd_event_attr *
                                            .precise = attr->precise_ip > 0};
         rc = opd_pipeline_add_event(sampler->pipeline, &event);
         sampler->attrs[sampler->attr_count++] = *attr;
+        int opened = opd_sampler_add_target_event(sampler, sampler->attr_count - 1);
+        rc = opened != 0 ? opened : rc;
     }
     pthread_mutex_unlock(&sampler->lock);
     return rc;
@@ -320,7 +326,7 @@ opd_sampler_stats(struct opd_sampler *sampler, struct opd_sampler_stats *stats)
         stats->lost_samples += opd_ring_lost(ring);
         stats->lost_sideband += opd_ring_event_lost(&ring->sideband);
         stats->ring_bytes += ring->map_bytes;
-        stats->fds += 1 + ring->event_count;
+        stats->fds += 1 + (uint32_t)(ring->targeted ? ring->task_count : ring->event_count);
         for (unsigned j = 0; j < ring->event_count; j++) {
             uint64_t since = ring->events[j].throttled_since;
             if (since != 0 && now > since)
@@ -328,6 +334,7 @@ opd_sampler_stats(struct opd_sampler *sampler, struct opd_sampler_stats *stats)
         }
     }
     stats->cpus = (uint32_t)sampler->ring_count;
+    stats->targets = (uint32_t)sampler->target_count;
     stats->least_running = sampler->least_running;
     opd_pipeline_stats(sampler->pipeline, &stats->pipeline);
     pthread_mutex_unlock(&sampler->lock);

@@ -19,6 +19,11 @@ struct opd_event_times {
     uint64_t enabled, running;
 };
 
+// A thread that is sampled, of a process that was asked for.
+struct opd_target {
+    uint32_t pid, tid;
+};
+
 struct opd_sampler {
     struct opd_sampler_options options;
     struct opd_pipeline *pipeline;
@@ -33,6 +38,8 @@ struct opd_sampler {
     void *copy; // one ring's worth
     struct pollfd *polls;
     int wake_fd;
+    struct opd_target *targets;
+    size_t target_count, target_room;
 
     pthread_t thread;
     bool thread_started, started, paused;
@@ -51,6 +58,12 @@ struct opd_sampler {
 // With the lock held: copies the rings and attributes everything older than a
 // safe time, or all there is.
 void opd_sampler_drain(struct opd_sampler *sampler, bool everything);
+// With the lock held: opens every target on a new ring, disabled. 0 or -errno.
+int opd_sampler_open_targets(struct opd_sampler *sampler, struct opd_ring *ring);
+// With the lock held: one more event of every target on all rings.
+int opd_sampler_add_target_event(struct opd_sampler *sampler, unsigned number);
+// With the lock held: reads /proc of every target; how many processes.
+int opd_sampler_snapshot_targets(struct opd_sampler *sampler);
 // The drain thread; its argument is the sampler.
 void *opd_sampler_drain_main(void *argument);
 

@@ -3,6 +3,8 @@
 // Skipped only after the kernel refused a real perf_event_open.
 #include <errno.h>
 #include <linux/perf_event.h>
+#include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -31,10 +33,11 @@ burn(double seconds)
 }
 
 static struct opd_sampler *
-open_sampler(uint64_t hz, bool separate_cpu)
+open_sampler_for(uint64_t hz, bool separate_cpu, bool targeted)
 {
     struct opd_sampler_options options;
     opd_sampler_defaults(&options);
+    options.targeted = targeted;
     options.pipeline.proc_root = "/proc";
     options.pipeline.separate_cpu = separate_cpu;
     long count = sysconf(_SC_NPROCESSORS_ONLN);
@@ -53,6 +56,12 @@ open_sampler(uint64_t hz, bool separate_cpu)
                                   .exclude_idle = true};
     CHECK(opd_sampler_add_event(sampler, &attr) == 0);
     return sampler;
+}
+
+static struct opd_sampler *
+open_sampler(uint64_t hz, bool separate_cpu)
+{
+    return open_sampler_for(hz, separate_cpu, false);
 }
 
 static uint64_t
@@ -180,6 +189,119 @@ an_event_that_is_not_there_leaves_nothing_open(void)
     opd_sampler_destroy(sampler);
 }
 
+// A process that burns until it is told to stop, in two threads.
+static void *
+burn_on(void *unused)
+{
+    burn(60);
+    return NULL;
+}
+
+static pid_t
+start_burner(void)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, burn_on, NULL);
+        burn(60);
+        _exit(0);
+    }
+    CHECK(pid > 0);
+    return pid;
+}
+
+static void
+end_burner(pid_t pid)
+{
+    CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, NULL, 0) == pid);
+}
+
+static struct opd_window *
+take_now(struct opd_sampler *sampler)
+{
+    struct opd_window *window;
+    CHECK(opd_sampler_flush(sampler, opd_clock_monotonic(), 5000) == 0);
+    CHECK(opd_sampler_take(sampler, 5000, &window) == 0);
+    return window;
+}
+
+static void
+only_the_targets_are_sampled(void)
+{
+    pid_t wanted = start_burner(), other = start_burner();
+    usleep(100000); // its thread has begun
+    struct opd_sampler *sampler = open_sampler_for(999, false, true);
+    CHECK(opd_sampler_add_process(sampler, 0x7ffffff0) == -ESRCH);
+    CHECK(opd_sampler_add_process(sampler, (uint32_t)wanted) == 2);
+    CHECK(opd_sampler_start(sampler) == 0);
+    usleep(500000);
+    struct opd_window *window = take_now(sampler);
+    uint64_t unknown = 0;
+    for (uint32_t i = 0; i < window->sfiles; i++)
+        unknown += !window->sfile_mode[i] && window->sfile_image[i] == OPD_UID_UNKNOWN;
+    CHECK(weight_of(window, wanted) > 0 && unknown == 0);
+    CHECK(weight_of(window, other) == 0);
+    opd_window_free(window);
+
+    // A process added later counts from then on, and ends by itself.
+    CHECK(opd_sampler_add_process(sampler, (uint32_t)other) == 2);
+    usleep(500000);
+    window = take_now(sampler);
+    CHECK(weight_of(window, other) > 0);
+    opd_window_free(window);
+    CHECK(opd_sampler_sweep_targets(sampler) == 4);
+    end_burner(other);
+    CHECK(opd_sampler_sweep_targets(sampler) == 2);
+    end_burner(wanted);
+    CHECK(opd_sampler_sweep_targets(sampler) == 0);
+    struct opd_sampler_stats stats;
+    opd_sampler_stats(sampler, &stats);
+    CHECK(stats.fds == stats.cpus && stats.bad_records == 0);
+    opd_sampler_destroy(sampler);
+}
+
+static void
+what_a_target_makes_is_sampled_too(void)
+{
+    int gate[2];
+    char byte = 0;
+    CHECK(pipe(gate) == 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        CHECK(read(gate[0], &byte, 1) == 1);
+        start_burner(); // on its own from here
+        _exit(0);
+    }
+    struct opd_sampler *sampler = open_sampler_for(999, false, true);
+    CHECK(opd_sampler_add_process(sampler, (uint32_t)pid) == 1);
+    CHECK(opd_sampler_start(sampler) == 0);
+    CHECK(write(gate[1], &byte, 1) == 1);
+    CHECK(waitpid(pid, NULL, 0) == pid);
+    usleep(500000);
+    struct opd_window *window = take_now(sampler);
+    int32_t child = 0;
+    uint64_t hits = 0;
+    for (uint32_t i = 0; i < window->rows; i++) {
+        int32_t tgid = window->sfile_tgid[window->row_sfile[i]];
+        if (tgid != pid) {
+            CHECK(child == 0 || child == tgid);
+            child = tgid;
+            hits += window->row_hits[i];
+        }
+    }
+    opd_window_free(window);
+    printf("child %d: %lu hits\n", child, (unsigned long)hits);
+    CHECK(hits > 20);
+    // The target has ended, but not what it made.
+    CHECK(opd_sampler_sweep_targets(sampler) == 1);
+    CHECK(kill(child, SIGKILL) == 0);
+    for (int i = 0; i < 1000 && opd_sampler_sweep_targets(sampler) > 0; i++)
+        usleep(10000);
+    CHECK(opd_sampler_sweep_targets(sampler) == 0);
+    opd_sampler_destroy(sampler);
+}
+
 int
 main(void)
 {
@@ -188,5 +310,7 @@ main(void)
     RUN(pausing_stops_samples_but_not_the_side_band);
     RUN(rings_follow_the_list_of_cpus);
     RUN(an_event_that_is_not_there_leaves_nothing_open);
+    RUN(only_the_targets_are_sampled);
+    RUN(what_a_target_makes_is_sampled_too);
     return 0;
 }

@@ -24,6 +24,7 @@ struct opd_sampler_options {
     size_t ring_bytes;  // a ring's data, a power of two of pages
     size_t order_bytes; // copies held while they wait for their turn
     unsigned wake_ms;   // drain at least this often
+    bool targeted;      // threads of given processes, not whole CPUs
     struct opd_pipeline_options pipeline;
 };
 
@@ -42,6 +43,17 @@ void opd_sampler_destroy(struct opd_sampler *sampler);
 // Opens one event on every CPU, not counting yet. Its number, or -errno of
 // perf_event_open with nothing left open.
 int opd_sampler_add_event(struct opd_sampler *sampler, const struct opd_event_attr *attr);
+
+// With `targeted`: samples all threads that process `pid` has now, and every
+// thread and process that they make from then on, on the sampler's CPUs; no
+// other process pays anything. May be called before and after start. A thread
+// made while /proc is being listed can be missed. An event is opened a thread
+// and CPU. Returns how many threads, or -errno with nothing left open: -ESRCH
+// no such process, -EACCES, -EPERM not permitted, -EMFILE too few descriptors.
+int opd_sampler_add_process(struct opd_sampler *sampler, uint32_t pid);
+// Closes the events of threads that have ended with all that they made; how
+// many targets are left. Costs a poll of all descriptors.
+int opd_sampler_sweep_targets(struct opd_sampler *sampler);
 
 struct opd_pipeline *opd_sampler_pipeline(struct opd_sampler *sampler);
 
@@ -77,7 +89,7 @@ struct opd_sampler_stats {
     uint64_t drain_cpu_ns; // CPU time of the drain thread
     uint64_t snapshot_ns, snapshot_processes;
     uint64_t ring_bytes; // kernel memory of all rings
-    uint32_t cpus, fds;
+    uint32_t cpus, fds, targets;
     double least_running;               // of the last window: running / enabled time of the
                                         // event that shared its counter most; 1 = none did
     uint64_t last_progress;             // CLOCK_MONOTONIC of the last finished drain

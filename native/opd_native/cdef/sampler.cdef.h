@@ -9,13 +9,14 @@ struct opd_event_attr {
 struct opd_sampler_options {
     size_t ring_bytes, order_bytes;
     unsigned wake_ms;
+    bool targeted;
     struct opd_pipeline_options pipeline;
 };
 struct opd_sampler_stats {
     uint64_t records, bytes, bad_records, lost_samples, lost_sideband, throttled_ns, throttles,
         wakes, late, inverted, order_peak_bytes, drain_cpu_ns, snapshot_ns, snapshot_processes,
         ring_bytes;
-    uint32_t cpus, fds;
+    uint32_t cpus, fds, targets;
     double least_running;
     uint64_t last_progress;
     struct opd_pipeline_stats pipeline;
@@ -26,6 +27,8 @@ struct opd_sampler *opd_sampler_create(const struct opd_sampler_options *options
                                        int32_t *failed_cpu);
 void opd_sampler_destroy(struct opd_sampler *sampler);
 int opd_sampler_add_event(struct opd_sampler *sampler, const struct opd_event_attr *attr);
+int opd_sampler_add_process(struct opd_sampler *sampler, uint32_t pid);
+int opd_sampler_sweep_targets(struct opd_sampler *sampler);
 struct opd_pipeline *opd_sampler_pipeline(struct opd_sampler *sampler);
 int opd_sampler_start(struct opd_sampler *sampler);
 int opd_sampler_pause(struct opd_sampler *sampler, bool paused);
