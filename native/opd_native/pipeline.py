@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from opd_native._core import ffi, lib
 
@@ -31,8 +30,7 @@ _COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NativeWindow:
+class NativeWindow(NamedTuple):
     """One finished window: packed columns by name, and its counts."""
 
     rows: int
@@ -44,8 +42,7 @@ class NativeWindow:
     event_counts: list[dict[str, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class NativeImage:
+class NativeImage(NamedTuple):
     """One image; ``fd`` is an open file that now belongs to the caller, or -1."""
 
     uid: int

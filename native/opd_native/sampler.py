@@ -5,8 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from opd_native._core import ffi, lib
 from opd_native.errors import check
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-@dataclass(frozen=True, slots=True)
-class EventAttr:
+class EventAttr(NamedTuple):
     """What perf_event_open is asked for; ``rate`` is in Hz with ``frequency``, else a period."""
 
     type: int
@@ -92,7 +90,7 @@ class Sampler:
         """Open one event on every CPU; its number. Nothing is left open when it fails."""
         native = ffi.new(
             "struct opd_event_attr *",
-            {name: getattr(attr, name) for name in attr.__dataclass_fields__},
+            attr._asdict(),
         )
         return check(lib.opd_sampler_add_event(self._pointer, native), "perf_event_open")
 

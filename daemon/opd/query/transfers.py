@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import tempfile
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -76,6 +75,8 @@ class Transfers:
         name, origin = params.get("name", ""), params.get("origin", "")
         if len(name) > _NAME_LIMIT or any(not char.isprintable() or char == "/" for char in name):
             raise UsageError(f"import: the name {name[:100]!r} is not one printable word")
+        import tempfile  # seldom needed, and start-up has a budget
+
         self._check_size(params.get("size", 0))
         self.expire()
         try:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from opd.sampling.kernel import idle_ranges, module_ranges
 from opd.sampling.window import EventInfo, ImageInfo, Window
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 STACK_DEPTH_DEFAULT = 127
 
 
-@dataclass(frozen=True, slots=True)
-class LadderStep:
+class LadderStep(msgspec.Struct, frozen=True):
     """One event that the kernel refused, and what was tried next."""
 
     asked: str
@@ -34,8 +34,7 @@ class LadderStep:
     instead: str
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
+class Counted(msgspec.Struct, frozen=True):
     """Running totals of the sampler at the last window, for differences."""
 
     lost_samples: int = 0
@@ -184,7 +183,7 @@ class LiveSampling:
     def _quality(
         self, native: NativeWindow, stats: dict[str, Any], elapsed_ns: int
     ) -> dict[str, int]:
-        now = Counted(**{name: int(stats[name]) for name in Counted.__dataclass_fields__})
+        now = Counted(**{name: int(stats[name]) for name in Counted.__struct_fields__})
         before, self._counted = self._counted, now
         counts = native.counts
         self._samples += counts["samples"]

@@ -10,7 +10,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import structlog
+    from opd.service.log import Logger
 
 
 class Duty(msgspec.Struct):
@@ -44,7 +44,7 @@ class Duties:
             return None
         return max(0.0, min(duty.due for duty in self._duties) - self._clock())
 
-    def run_due(self, log: structlog.typing.FilteringBoundLogger) -> None:
+    def run_due(self, log: Logger) -> None:
         """Do what is due."""
         for duty in self._duties:
             now = self._clock()

@@ -1,54 +1,96 @@
 """Log lines of the daemon: ``log.info("noun.verb", key=value)``, to stderr.
 
-The only module that imports structlog, and only the daemon's processes import
-it. Console lines on a terminal, else JSON; under journald without a time
-stamp, which the journal has, and with the priority in front.
+Console lines on a terminal, else JSON; under journald without a time stamp,
+which the journal has, and with the priority in front. structlog draws the
+console lines and nothing else here: importing it (asyncio, ssl, logging)
+costs more CPU than all the rest of a start, and a service writes JSON.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import sys
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
-_HIDDEN = "rich" not in sys.modules
-if _HIDDEN:
-    # structlog imports rich for pretty tracebacks where it is installed: 60 ms of CPU at
-    # every start, for lines that a daemon does not write.
-    sys.modules["rich"] = None  # type: ignore[assignment]
-try:
-    import structlog
-finally:
-    if _HIDDEN:
-        del sys.modules["rich"]
-
 if TYPE_CHECKING:
-    from collections.abc import Mapping, MutableMapping
+    from collections.abc import Callable, Mapping
 
 LogFormat = Literal["auto", "console", "json"]
 
 # syslog(3)'s numbers, which journald reads from <N> in front of a line.
 _PRIORITY = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}
-_DEBUG = 10
-_INFO = 20
 
 
-class _Lines:
-    """Writes lines, and counts those that nobody takes: a closed stderr is no reason to stop."""
+class Logger:
+    """Writes lines as the last ``configure`` said; any thread may call.
 
-    def __init__(self, stream: TextIO) -> None:
+    ``values`` are in every line of it.
+    """
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+
+    def debug(self, event: str, **values: Any) -> None:
+        """Only with ``verbose``."""
+        if _output.verbose:
+            self._write("debug", event, values)
+
+    def info(self, event: str, **values: Any) -> None:
+        """What happened."""
+        self._write("info", event, values)
+
+    def warning(self, event: str, **values: Any) -> None:
+        """What somebody should know."""
+        self._write("warning", event, values)
+
+    def error(self, event: str, **values: Any) -> None:
+        """What went wrong."""
+        self._write("error", event, values)
+
+    def critical(self, event: str, **values: Any) -> None:
+        """What ends the daemon."""
+        self._write("critical", event, values)
+
+    def exception(self, event: str, **values: Any) -> None:
+        """An error with the traceback of the exception that is being handled."""
+        import traceback  # seldom needed, and start-up has a budget
+
+        self._write("error", event, {**values, "exception": traceback.format_exc().rstrip("\n")})
+
+    def _write(self, level: str, event: str, values: Mapping[str, Any]) -> None:
+        _output.write(level, event, {**self._values, **values})
+
+
+class _Output:
+    """Where lines go and what they look like."""
+
+    def __init__(
+        self, stream: TextIO, *, verbose: bool, journal: bool, console: Callable[..., str] | None
+    ) -> None:
         self._stream = stream
-        self.lost = 0
+        self._journal = journal
+        self._console = console
+        self.verbose = verbose
+        self.lost = 0  # lines that nobody took: a closed stderr is no reason to stop
 
-    def msg(self, line: str) -> None:
+    def write(self, level: str, event: str, values: dict[str, Any]) -> None:
+        now = dt.datetime.now(dt.UTC)
+        if self._console is not None:
+            time = f"{now.astimezone():%H:%M:%S}"
+            line = self._console(None, "", {"time": time, "level": level, "event": event, **values})
+        else:
+            stamp = {} if self._journal else {"time": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
+            line = json.dumps({**stamp, "level": level, "event": event, **values}, default=repr)
+        if self._journal:
+            # Each further line of a traceback would otherwise be an entry of its own priority.
+            line = "\n".join(f"<{_PRIORITY[level]}>{part}" for part in line.splitlines())
         try:
             self._stream.write(line + "\n")
             self._stream.flush()
         except (OSError, ValueError):
             self.lost += 1
-
-    log = debug = info = warning = error = critical = exception = fatal = msg
 
 
 def configure(
@@ -59,53 +101,37 @@ def configure(
     environ: Mapping[str, str] | None = None,
 ) -> None:
     """Say once, before the first line, how lines look; called again, it changes that."""
+    global _output  # noqa: PLW0603 - the process has one log
     stream = sys.stderr if stream is None else stream
     environ = os.environ if environ is None else environ
-    journal = _is_journal(stream, environ)
     console = log_format == "console" or (log_format == "auto" and stream.isatty())
-    stamp = structlog.processors.TimeStamper(
-        fmt="%H:%M:%S" if console else "iso", utc=not console, key="time"
-    )
-    processors: list[Any] = [structlog.processors.add_log_level]
-    if not journal:
-        processors.append(stamp)
-    if console:
-        processors.append(
-            structlog.dev.ConsoleRenderer(
-                colors=stream.isatty() and "NO_COLOR" not in environ,
-                timestamp_key="time",
-                exception_formatter=structlog.dev.plain_traceback,
-            )
-        )
-    else:
-        processors.append(structlog.processors.format_exc_info)
-        processors.append(structlog.processors.JSONRenderer(serializer=_json))
-    if journal:
-        processors.append(_prefixed)
-    lines = _Lines(stream)
-    structlog.configure(
-        processors=processors,
-        wrapper_class=structlog.make_filtering_bound_logger(_DEBUG if verbose else _INFO),
-        logger_factory=lambda *_args: lines,
-        # Not cached: a reload may change format and level.
-        cache_logger_on_first_use=False,
+    _output = _Output(
+        stream,
+        verbose=verbose,
+        journal=_is_journal(stream, environ),
+        console=_console(colors=stream.isatty() and "NO_COLOR" not in environ) if console else None,
     )
 
 
-def get_logger(**values: Any) -> structlog.typing.FilteringBoundLogger:
+def get_logger(**values: Any) -> Logger:
     """A logger whose lines all carry ``values``."""
-    logger: structlog.typing.FilteringBoundLogger = structlog.get_logger(**values)
-    return logger
+    return Logger(values)
 
 
-def _json(value: Any, **_options: Any) -> str:
-    return json.dumps(value, default=repr)
-
-
-def _prefixed(_logger: object, method: str, line: str | MutableMapping[str, Any]) -> str:
-    number = _PRIORITY.get(method, _PRIORITY["error" if method == "exception" else "info"])
-    # Each further line of a traceback would otherwise be an entry of its own priority.
-    return "\n".join(f"<{number}>{part}" for part in str(line).splitlines())
+def _console(*, colors: bool) -> Callable[..., str]:
+    """What draws a line for people."""
+    # structlog imports rich for pretty tracebacks where it is installed, which are not ours.
+    hidden = "rich" not in sys.modules
+    if hidden:
+        sys.modules["rich"] = None  # type: ignore[assignment]
+    try:
+        from structlog import dev
+    finally:
+        if hidden:
+            del sys.modules["rich"]
+    return dev.ConsoleRenderer(
+        colors=colors, timestamp_key="time", exception_formatter=dev.plain_traceback
+    )
 
 
 def _is_journal(stream: TextIO, environ: Mapping[str, str]) -> bool:
@@ -115,3 +141,6 @@ def _is_journal(stream: TextIO, environ: Mapping[str, str]) -> bool:
     except (ValueError, OSError):
         return False
     return (status.st_dev, status.st_ino) == (device, inode)
+
+
+_output = _Output(sys.stderr, verbose=False, journal=False, console=None)

@@ -13,10 +13,9 @@ from opd_native.errors import NativeError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import structlog
-
     from opd.sampling.live import LiveSampling
     from opd.sampling.window import Window
+    from opd.service.log import Logger
     from opd.store.handover import WorkerLink
 
 # Images go to the worker this often: their files must be open while they exist.
@@ -35,7 +34,7 @@ class WindowLoop:
         *,
         interval_s: float,
         cpus_asked: str,
-        log: structlog.typing.FilteringBoundLogger,
+        log: Logger,
     ) -> None:
         self._sampling = sampling
         self._link = link

@@ -10,7 +10,6 @@ import collections
 import contextlib
 import enum
 import os
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -37,8 +36,7 @@ class Fate(enum.Enum):
     LOST = "lost"
 
 
-@dataclass(eq=False)
-class Parcel:
+class Parcel(msgspec.Struct, eq=False):
     """One message and the open files that go with it.
 
     ``size`` is in bytes of columns, 0 unless it is a window; ``told`` are
@@ -47,7 +45,7 @@ class Parcel:
 
     run: RunInfo
     message: messages.ToWorker
-    files: list[int] = field(default_factory=list)
+    files: list[int] = []
     sequence: int = -1
     size: int = 0
     samples: int = 0

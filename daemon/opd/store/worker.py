@@ -8,7 +8,6 @@ does (by signal, and by the end of the socket), and on Close.
 
 from __future__ import annotations
 
-import argparse
 import collections
 import contextlib
 import importlib
@@ -21,6 +20,8 @@ import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from opd.errors import OpdError, StoreError
 from opd.process import die_with, name_process, return_memory
@@ -44,7 +45,7 @@ _REPORT_SECONDS = 5.0
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve one daemon; the exit status is 1 when the store could not be opened."""
-    options = _parse(arguments)
+    options = _parse(sys.argv[1:] if arguments is None else arguments)
     die_with(options.parent)
     name_process("opd-store")
     return_memory()
@@ -61,14 +62,21 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="opd.store.worker")
-    parser.add_argument("--fd", type=int, required=True, help="socket to the daemon")
-    parser.add_argument("--directory", required=True, help="session directory")
-    parser.add_argument("--parent", type=int, default=0, help="pid of the daemon")
-    parser.add_argument("--memory-bytes", type=int, default=DEFAULT_MEMORY_BYTES)
-    parser.add_argument("--resolver", default=DEFAULT_RESOLVER, help="MODULE:NAME")
-    return parser.parse_args(arguments)
+class Options(msgspec.Struct, rename="kebab", forbid_unknown_fields=True):
+    """The command line: ``--name value`` each."""
+
+    fd: int  # socket to the daemon
+    directory: str  # session directory
+    parent: int = 0  # pid of the daemon
+    memory_bytes: int = DEFAULT_MEMORY_BYTES
+    resolver: str = DEFAULT_RESOLVER  # MODULE:NAME
+
+
+def _parse(arguments: list[str]) -> Options:
+    # The daemon writes it, nobody else: argparse would cost more than all of this module.
+    names = [name.removeprefix("--") for name in arguments[::2]]
+    values = dict(zip(names, arguments[1::2], strict=True))
+    return msgspec.convert(values, Options, strict=False)
 
 
 def _resolver(name: str) -> Callable[[RunInfo], NameSource]:

@@ -85,6 +85,20 @@ def test_importing_it_leaves_rich_alone():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.parametrize(
+    "modules", ["opd.cli.opd, opd.service.daemon", "opd.store.worker, opd.symbols.resolver"]
+)
+def test_a_start_loads_nothing_that_a_service_does_not_use(modules):
+    """Neither the daemon nor the worker pays at every start for what is seldom needed."""
+    code = (
+        f"import sys, {modules}\n"
+        "heavy = {'structlog', 'asyncio', 'ssl', 'logging', 'tempfile', 'rich', 'psutil',"
+        " 'hashlib', 'dataclasses', 'duckdb', 'numpy', 'http', 'email'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_only_log_imports_structlog():
     """The rest of the front door stays light."""
     code = (
