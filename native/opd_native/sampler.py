@@ -126,6 +126,10 @@ class Sampler:
         """Disable the events and drain what is left; windows can still be taken."""
         check(lib.opd_sampler_stop(self._pointer), "stop sampling")
 
+    def set_rate(self, event: int, rate: int) -> None:
+        """Change an event's rate (Hz) or period on all CPUs; what was sampled keeps its weight."""
+        check(lib.opd_sampler_set_rate(self._pointer, event, rate), "set the sampling rate")
+
     def set_cpus(self, cpus: Sequence[int]) -> int:
         """Follow CPU hotplug: rings for exactly these CPUs; how many have one."""
         return check(lib.opd_sampler_set_cpus(self._pointer, list(cpus), len(cpus)), "set CPUs")

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "cost.h"
 #include "pipeline.h"
 
 #define KERNEL_HALF (1ull << 63)
@@ -144,6 +145,18 @@ chain_key(const struct opd_pipeline *pipeline, const struct opd_record *record, 
     return key | 1; // never the empty entry's 0
 }
 
+static uint64_t
+weight_of(struct opd_weight *weight, const struct opd_record *record)
+{
+    if (weight->next_since != 0 && record->time >= weight->next_since) {
+        weight->period = weight->next;
+        weight->next_since = 0;
+        weight->fixed = true;
+    }
+    return weight->fixed || !(record->has & OPD_HAS_PERIOD) ? weight->period
+                                                            : record->u.sample.period;
+}
+
 void
 opd_attribute_sample(struct opd_pipeline *pipeline, unsigned event, const struct opd_record *record)
 {
@@ -205,11 +218,15 @@ opd_attribute_sample(struct opd_pipeline *pipeline, unsigned event, const struct
         memcpy(sfile.comm, opd_thread_comm(thread), sizeof sfile.comm);
     else
         memcpy(sfile.comm, "[unknown]", 10);
+    uint64_t weight = weight_of(&pipeline->weights[event], record);
+    uint64_t began = pipeline->hash_ticks != NULL ? opd_ticks() : 0;
     uint32_t number = opd_intern_put(tables->sfiles, &sfile, sizeof sfile, NULL);
-    uint64_t weight =
-        record->has & OPD_HAS_PERIOD ? record->u.sample.period : pipeline->events[event].period;
-    if (number == OPD_INTERN_FULL || opd_profile_hash_add(opd_hash_pair_active(pipeline->pair),
-                                                          number, memo->stack, weight) != 0) {
+    bool counted =
+        number != OPD_INTERN_FULL && opd_profile_hash_add(opd_hash_pair_active(pipeline->pair),
+                                                          number, memo->stack, weight) == 0;
+    if (pipeline->hash_ticks != NULL)
+        *pipeline->hash_ticks += opd_ticks() - began;
+    if (!counted) {
         of_event->hash_full++;
         return;
     }

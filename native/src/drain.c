@@ -37,12 +37,36 @@ attribute(struct opd_sampler *sampler, const struct opd_order_item *item)
     opd_pipeline_feed(sampler->pipeline, item->tag, &record);
 }
 
+// One record, measured on the way.
+static bool
+pop_measured(struct opd_sampler *sampler, uint64_t safe)
+{
+    struct opd_order_item item;
+    uint64_t hash = 0, began = opd_ticks();
+    if (opd_order_pop(sampler->order, safe, &item) != 1)
+        return false;
+    uint64_t popped = opd_ticks();
+    opd_pipeline_measure(sampler->pipeline, &hash);
+    attribute(sampler, &item);
+    opd_pipeline_measure(sampler->pipeline, NULL);
+    opd_cost_add(&sampler->popped, opd_ticks() - began, popped - began, hash);
+    return true;
+}
+
 static void
 pop_until(struct opd_sampler *sampler, uint64_t safe)
 {
     struct opd_order_item item;
-    while (opd_order_pop(sampler->order, safe, &item) == 1)
-        attribute(sampler, &item);
+    for (;;) {
+        if (opd_cost_due(&sampler->popped)) {
+            if (!pop_measured(sampler, safe))
+                break;
+        } else if (opd_order_pop(sampler->order, safe, &item) == 1) {
+            attribute(sampler, &item);
+        } else {
+            break;
+        }
+    }
 }
 
 // Which event wrote the record: its number, or 0 for the side-band.
@@ -58,7 +82,7 @@ event_of(const struct opd_ring *ring, const void *bytes, size_t length)
 
 static void
 push_record(struct opd_sampler *sampler, struct opd_ring *ring, unsigned stream, const char *bytes,
-            size_t size)
+            size_t size, uint64_t *pushing)
 {
     struct opd_record record;
     uint32_t type;
@@ -86,14 +110,26 @@ push_record(struct opd_sampler *sampler, struct opd_ring *ring, unsigned stream,
     uint64_t time = 0;
     opd_record_time(&sampler->layout, bytes, size, &time);
     unsigned event = event_of(ring, bytes, size);
+    uint64_t began = pushing != NULL ? opd_ticks() : 0;
     int rc = opd_order_push(sampler->order, stream, time, event, bytes, (uint32_t)size);
     if (rc == -ENOSPC) {
         // Out of room to wait: order suffers, no record does.
         pop_until(sampler, UINT64_MAX);
         rc = opd_order_push(sampler->order, stream, time, event, bytes, (uint32_t)size);
     }
+    if (pushing != NULL)
+        *pushing = opd_ticks() - began;
     if (rc != 0)
         sampler->totals.bad_records++;
+}
+
+static void
+push_measured(struct opd_sampler *sampler, struct opd_ring *ring, unsigned stream,
+              const char *bytes, size_t size)
+{
+    uint64_t pushing = 0, began = opd_ticks();
+    push_record(sampler, ring, stream, bytes, size, &pushing);
+    opd_cost_add(&sampler->copied, opd_ticks() - began, pushing, 0);
 }
 
 static void
@@ -101,7 +137,9 @@ copy_rings(struct opd_sampler *sampler)
 {
     for (size_t i = 0; i < sampler->ring_count; i++) {
         struct opd_ring *ring = &sampler->rings[i];
+        uint64_t began = opd_ticks();
         size_t length = opd_ring_copy(ring, sampler->copy), at = 0;
+        sampler->copied.always += opd_ticks() - began;
         sampler->totals.bytes += length;
         while (at < length) {
             const char *bytes = (const char *)sampler->copy + at;
@@ -110,7 +148,10 @@ copy_rings(struct opd_sampler *sampler)
                 sampler->totals.bad_records++;
                 break;
             }
-            push_record(sampler, ring, (unsigned)i, bytes, size);
+            if (opd_cost_due(&sampler->copied))
+                push_measured(sampler, ring, (unsigned)i, bytes, size);
+            else
+                push_record(sampler, ring, (unsigned)i, bytes, size, NULL);
             at += size;
         }
     }
@@ -121,8 +162,12 @@ opd_sampler_drain(struct opd_sampler *sampler, bool everything)
 {
     uint64_t now = opd_clock_monotonic();
     uint64_t safe = everything ? UINT64_MAX : now - SETTLE_NS;
+    uint64_t began = opd_thread_cpu();
     copy_rings(sampler);
+    uint64_t copied = opd_thread_cpu();
     pop_until(sampler, safe);
+    sampler->copied.cpu_ns += copied - began;
+    sampler->popped.cpu_ns += opd_thread_cpu() - copied;
     sampler->processed_until = everything ? now : safe;
     sampler->totals.last_progress = opd_clock_monotonic();
 }
@@ -137,13 +182,11 @@ static void
 publish_stats(struct opd_sampler *sampler)
 {
     struct opd_order_stats order;
-    struct timespec cpu;
     opd_order_stats(sampler->order, &order);
     sampler->totals.late = order.late;
     sampler->totals.inverted = order.inverted;
     sampler->totals.order_peak_bytes = order.peak_bytes;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
-    sampler->totals.drain_cpu_ns = (uint64_t)cpu.tv_sec * 1000000000u + (uint64_t)cpu.tv_nsec;
+    sampler->totals.drain_cpu_ns = opd_thread_cpu();
 }
 
 static size_t
@@ -180,6 +223,7 @@ opd_sampler_drain_main(void *argument)
                         : opd_pipeline_snapshot(sampler->pipeline, pause_snapshot, sampler);
     sampler->totals.snapshot_processes = processes > 0 ? (uint64_t)processes : 0;
     sampler->totals.snapshot_ns = opd_clock_monotonic() - began;
+    sampler->totals.cost.snapshot_ns = opd_thread_cpu();
     size_t polls = fill_polls(sampler);
     pthread_mutex_unlock(&sampler->lock);
 

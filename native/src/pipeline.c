@@ -99,7 +99,27 @@ opd_pipeline_add_event(struct opd_pipeline *pipeline, const struct opd_pipeline_
     if (pipeline->event_count >= OPD_EVENTS_MAX)
         return -ENOSPC;
     pipeline->events[pipeline->event_count] = *event;
+    pipeline->weights[pipeline->event_count] = (struct opd_weight){.period = event->period};
     return (int)pipeline->event_count++;
+}
+
+void
+opd_pipeline_set_period(struct opd_pipeline *pipeline, unsigned event, uint64_t period,
+                        uint64_t since)
+{
+    struct opd_weight *weight = &pipeline->weights[event];
+    if (weight->next_since != 0) { // few records can be older than that
+        weight->period = weight->next;
+        weight->fixed = true;
+    }
+    weight->next = period;
+    weight->next_since = since;
+}
+
+void
+opd_pipeline_measure(struct opd_pipeline *pipeline, uint64_t *hash_ticks)
+{
+    pipeline->hash_ticks = hash_ticks;
 }
 
 int

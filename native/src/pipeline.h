@@ -56,6 +56,13 @@ struct opd_memo {
 #define DEGRADED_TRUNCATED 2u
 #define DEGRADED_UNWIND 4u
 
+// What one event's samples weigh when its records do not say.
+struct opd_weight {
+    uint64_t period;
+    uint64_t next, next_since; // from that time on; 0: no change ahead
+    bool fixed;                // records say, but wrongly
+};
+
 struct opd_build_id_entry {
     char *path;
     uint8_t size;
@@ -66,7 +73,9 @@ struct opd_pipeline {
     struct opd_pipeline_options options;
     char *proc_root;
     struct opd_pipeline_event events[OPD_EVENTS_MAX];
+    struct opd_weight weights[OPD_EVENTS_MAX];
     unsigned event_count;
+    uint64_t *hash_ticks; // measured: where the ticks of counting go
 
     struct opd_spaces *spaces;
     pthread_mutex_t image_lock; // the feeder adds, any thread takes

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
+#include <linux/perf_event.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -158,6 +160,44 @@ opd_sampler_set_cpus(struct opd_sampler *sampler, const uint32_t *cpus, size_t c
     if (sampler->thread_started)
         wake(sampler);
     return first_error != 0 ? first_error : count;
+}
+
+// The kernel runs these two from a timer of fixed length, also when they were
+// asked for by frequency. Its records go on telling the first period after it
+// was changed: their weight is what was set.
+static bool
+is_clock(const struct opd_event_attr *attr)
+{
+    return attr->type == PERF_TYPE_SOFTWARE &&
+           (attr->config == PERF_COUNT_SW_CPU_CLOCK || attr->config == PERF_COUNT_SW_TASK_CLOCK);
+}
+
+int
+opd_sampler_set_rate(struct opd_sampler *sampler, unsigned event, uint64_t rate)
+{
+    if (event >= sampler->attr_count || rate == 0)
+        return -EINVAL;
+    if (sampler->options.targeted)
+        return -ENOTSUP;
+    struct opd_event_attr *attr = &sampler->attrs[event];
+    bool clock = is_clock(attr);
+    uint64_t value = clock && attr->frequency ? 1000000000u / rate : rate;
+    int rc = 0;
+    bool changed = false;
+    pthread_mutex_lock(&sampler->lock);
+    for (size_t i = 0; i < sampler->ring_count; i++) {
+        if (ioctl(sampler->rings[i].events[event].fd, PERF_EVENT_IOC_PERIOD, &value) == 0)
+            changed = true;
+        else
+            rc = -errno;
+    }
+    if (changed) {
+        attr->rate = rate;
+        if (clock)
+            opd_pipeline_set_period(sampler->pipeline, event, value, opd_clock_monotonic());
+    }
+    pthread_mutex_unlock(&sampler->lock);
+    return changed ? 0 : rc; // a CPU that went away refuses alone
 }
 
 int
@@ -336,6 +376,13 @@ opd_sampler_stats(struct opd_sampler *sampler, struct opd_sampler_stats *stats)
     stats->cpus = (uint32_t)sampler->ring_count;
     stats->targets = (uint32_t)sampler->target_count;
     stats->least_running = sampler->least_running;
+    const struct opd_cost_batch *copied = &sampler->copied, *popped = &sampler->popped;
+    uint64_t pushing = opd_cost_share(copied, copied->order);
+    uint64_t popping = opd_cost_share(popped, popped->order);
+    stats->cost.hash_ns = opd_cost_share(popped, popped->hash);
+    stats->cost.drain_ns = copied->cpu_ns - pushing;
+    stats->cost.order_ns = pushing + popping;
+    stats->cost.attribute_ns = popped->cpu_ns - popping - stats->cost.hash_ns;
     opd_pipeline_stats(sampler->pipeline, &stats->pipeline);
     pthread_mutex_unlock(&sampler->lock);
 }

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "cost.h"
 #include "opd/order.h"
 #include "opd/sampler.h"
 #include "ring.h"
@@ -46,6 +47,8 @@ struct opd_sampler {
     atomic_bool stopping;
     pthread_cond_t progressed;
     uint64_t processed_until; // every record older than this was attributed
+
+    struct opd_cost_batch copied, popped;
 
     struct opd_event_times last_times[OPD_EVENTS_MAX]; // the taker's
     double least_running;

@@ -189,6 +189,44 @@ an_event_that_is_not_there_leaves_nothing_open(void)
     opd_sampler_destroy(sampler);
 }
 
+static void
+a_window_sums_rightly_over_changes_of_rate(void)
+{
+    struct opd_sampler *sampler = open_sampler(999, false);
+    CHECK(opd_sampler_set_rate(sampler, 1, 99) == -EINVAL);
+    CHECK(opd_sampler_set_rate(sampler, 0, 0) == -EINVAL);
+    CHECK(opd_sampler_start(sampler) == 0);
+    double before = cpu_seconds();
+    burn(0.3);
+    CHECK(opd_sampler_set_rate(sampler, 0, 49) == 0);
+    burn(0.6);
+    CHECK(opd_sampler_set_rate(sampler, 0, 4999) == 0);
+    burn(0.3);
+    double burnt = cpu_seconds() - before;
+    struct opd_window *window;
+    struct opd_sampler_stats stats;
+    CHECK(opd_sampler_flush(sampler, opd_clock_monotonic(), 5000) == 0);
+    CHECK(opd_sampler_take(sampler, 5000, &window) == 0);
+    double seen = (double)weight_of(window, getpid()) / 1e9;
+    printf("burnt %.3f s, sampled %.3f s in %lu samples\n", burnt, seen,
+           (unsigned long)window->counts.samples);
+    CHECK(seen > burnt * 0.85 && seen < burnt * 1.15);
+    CHECK(window->counts.samples > 1200);
+    opd_window_free(window);
+    opd_sampler_stats(sampler, &stats);
+    const struct opd_sampler_cost *cost = &stats.cost;
+    printf("drain %lu order %lu attribute %lu hash %lu snapshot %lu of %lu ns\n",
+           (unsigned long)cost->drain_ns, (unsigned long)cost->order_ns,
+           (unsigned long)cost->attribute_ns, (unsigned long)cost->hash_ns,
+           (unsigned long)cost->snapshot_ns, (unsigned long)stats.drain_cpu_ns);
+    CHECK(cost->drain_ns > 0 && cost->order_ns > 0 && cost->attribute_ns > 0);
+    CHECK(cost->hash_ns > 0 && cost->snapshot_ns > 0);
+    CHECK(cost->drain_ns + cost->order_ns + cost->attribute_ns + cost->hash_ns +
+              cost->snapshot_ns <=
+          stats.drain_cpu_ns);
+    opd_sampler_destroy(sampler);
+}
+
 // A process that burns until it is told to stop, in two threads.
 static void *
 burn_on(void *unused)
@@ -310,6 +348,7 @@ main(void)
     RUN(pausing_stops_samples_but_not_the_side_band);
     RUN(rings_follow_the_list_of_cpus);
     RUN(an_event_that_is_not_there_leaves_nothing_open);
+    RUN(a_window_sums_rightly_over_changes_of_rate);
     RUN(only_the_targets_are_sampled);
     RUN(what_a_target_makes_is_sampled_too);
     return 0;

@@ -46,6 +46,12 @@ void opd_pipeline_destroy(struct opd_pipeline *pipeline);
 
 // Events are numbered in the order added. -ENOSPC past OPD_EVENTS_MAX.
 int opd_pipeline_add_event(struct opd_pipeline *pipeline, const struct opd_pipeline_event *event);
+// From `since` (event clock, records are fed in its order) on, samples of the
+// event weigh `period`, whatever their records say.
+void opd_pipeline_set_period(struct opd_pipeline *pipeline, unsigned event, uint64_t period,
+                             uint64_t since);
+// Ticks spent on counting hits are added there until it is set to NULL.
+void opd_pipeline_measure(struct opd_pipeline *pipeline, uint64_t *hash_ticks);
 // Kernel address ranges [start, end) in which the idle task does nothing.
 int opd_pipeline_set_idle(struct opd_pipeline *pipeline, const uint64_t *starts,
                           const uint64_t *ends, size_t count);

@@ -65,6 +65,12 @@ int opd_sampler_pause(struct opd_sampler *sampler, bool paused);
 // still be taken.
 int opd_sampler_stop(struct opd_sampler *sampler);
 
+// Another rate for an event on all CPUs: samples a second, or a period, as it
+// was opened with. What was sampled before keeps its weight. 0; -EINVAL more
+// than the kernel allows; -ENOTSUP with `targeted`, whose inherited events
+// cannot be reached.
+int opd_sampler_set_rate(struct opd_sampler *sampler, unsigned event, uint64_t rate);
+
 // Makes the rings those of these CPUs: opens new ones, closes the others.
 // Returns how many CPUs have a ring now, or -errno when none could be opened.
 int opd_sampler_set_cpus(struct opd_sampler *sampler, const uint32_t *cpus, size_t cpu_count);
@@ -75,6 +81,17 @@ int opd_sampler_flush(struct opd_sampler *sampler, uint64_t until, int timeout_m
 
 // Takes the window up to now; see opd_pipeline_take().
 int opd_sampler_take(struct opd_sampler *sampler, int timeout_ms, struct opd_window **window);
+
+// CPU time of the drain, ns. The sum of the first four is exact, how it divides
+// among them an estimate (see cost.h). Beside them: reading /proc at start. What
+// is left of drain_cpu_ns is wake-ups and giving windows away.
+struct opd_sampler_cost {
+    uint64_t drain_ns;     // copying rings, splitting them into records
+    uint64_t order_ns;     // into and out of order of time
+    uint64_t attribute_ns; // whose, where, by which chain; following mappings
+    uint64_t hash_ns;      // counting the hit
+    uint64_t snapshot_ns;
+};
 
 struct opd_sampler_stats {
     uint64_t records;       // of all types
@@ -90,9 +107,10 @@ struct opd_sampler_stats {
     uint64_t snapshot_ns, snapshot_processes;
     uint64_t ring_bytes; // kernel memory of all rings
     uint32_t cpus, fds, targets;
-    double least_running;               // of the last window: running / enabled time of the
-                                        // event that shared its counter most; 1 = none did
-    uint64_t last_progress;             // CLOCK_MONOTONIC of the last finished drain
+    double least_running;   // of the last window: running / enabled time of the
+                            // event that shared its counter most; 1 = none did
+    uint64_t last_progress; // CLOCK_MONOTONIC of the last finished drain
+    struct opd_sampler_cost cost;
     struct opd_pipeline_stats pipeline; // as of the last drain
 };
 void opd_sampler_stats(struct opd_sampler *sampler, struct opd_sampler_stats *stats);

@@ -12,6 +12,9 @@ struct opd_sampler_options {
     bool targeted;
     struct opd_pipeline_options pipeline;
 };
+struct opd_sampler_cost {
+    uint64_t drain_ns, order_ns, attribute_ns, hash_ns, snapshot_ns;
+};
 struct opd_sampler_stats {
     uint64_t records, bytes, bad_records, lost_samples, lost_sideband, throttled_ns, throttles,
         wakes, late, inverted, order_peak_bytes, drain_cpu_ns, snapshot_ns, snapshot_processes,
@@ -19,6 +22,7 @@ struct opd_sampler_stats {
     uint32_t cpus, fds, targets;
     double least_running;
     uint64_t last_progress;
+    struct opd_sampler_cost cost;
     struct opd_pipeline_stats pipeline;
 };
 void opd_sampler_defaults(struct opd_sampler_options *options);
@@ -33,6 +37,7 @@ struct opd_pipeline *opd_sampler_pipeline(struct opd_sampler *sampler);
 int opd_sampler_start(struct opd_sampler *sampler);
 int opd_sampler_pause(struct opd_sampler *sampler, bool paused);
 int opd_sampler_stop(struct opd_sampler *sampler);
+int opd_sampler_set_rate(struct opd_sampler *sampler, unsigned event, uint64_t rate);
 int opd_sampler_set_cpus(struct opd_sampler *sampler, const uint32_t *cpus, size_t cpu_count);
 int opd_sampler_flush(struct opd_sampler *sampler, uint64_t until, int timeout_ms);
 int opd_sampler_take(struct opd_sampler *sampler, int timeout_ms, struct opd_window **window);
