@@ -1,0 +1,1 @@
+"""What every section needs: contenders, loads, accounts of CPU and memory, and the report."""

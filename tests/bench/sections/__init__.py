@@ -1,0 +1,1 @@
+"""The sections, a module each: it declares SECTION (see harness/section.py)."""
