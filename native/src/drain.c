@@ -30,7 +30,9 @@ static void
 attribute(struct opd_sampler *sampler, const struct opd_order_item *item)
 {
     struct opd_record record;
-    if (opd_record_parse(&sampler->layout, item->bytes, item->length, &record) < 0) {
+    const struct opd_record_layout *layout =
+        sampler->attrs[item->tag].frequency ? &sampler->layout_frequency : &sampler->layout;
+    if (opd_record_parse(layout, item->bytes, item->length, &record) < 0) {
         sampler->totals.bad_records++;
         return;
     }

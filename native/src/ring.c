@@ -16,20 +16,22 @@
 #endif
 
 #define SAMPLE_TYPE                                                                                \
-    (PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME |                \
-     PERF_SAMPLE_CPU | PERF_SAMPLE_PERIOD)
+    (PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU)
 
+// Only events by frequency say their period: a software event of a fixed one
+// that is asked for it makes a sample of every single occurrence.
 static uint64_t
-sample_type(bool callchain)
+sample_type(bool callchain, bool frequency)
 {
-    return SAMPLE_TYPE | (callchain ? PERF_SAMPLE_CALLCHAIN : 0);
+    return SAMPLE_TYPE | (callchain ? PERF_SAMPLE_CALLCHAIN : 0) |
+           (frequency ? PERF_SAMPLE_PERIOD : 0);
 }
 
 void
-opd_ring_layout(struct opd_record_layout *layout, bool callchain)
+opd_ring_layout(struct opd_record_layout *layout, bool callchain, bool frequency)
 {
-    *layout =
-        (struct opd_record_layout){.sample_type = sample_type(callchain), .sample_id_all = true};
+    *layout = (struct opd_record_layout){.sample_type = sample_type(callchain, frequency),
+                                         .sample_id_all = true};
 }
 
 int
@@ -53,7 +55,7 @@ opd_ring_common_attr(struct perf_event_attr *attr, bool callchain)
 {
     memset(attr, 0, sizeof *attr);
     attr->size = sizeof *attr;
-    attr->sample_type = sample_type(callchain);
+    attr->sample_type = sample_type(callchain, false);
     attr->read_format =
         PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING | PERF_FORMAT_LOST;
     attr->sample_id_all = 1;
@@ -115,6 +117,7 @@ void
 opd_ring_event_attr(struct perf_event_attr *out, const struct opd_event_attr *event, bool callchain)
 {
     opd_ring_common_attr(out, callchain);
+    out->sample_type = sample_type(callchain, event->frequency);
     out->type = event->type;
     out->config = event->config;
     out->config1 = event->config1;

@@ -43,8 +43,9 @@ struct opd_ring {
     size_t task_count, task_room;
 };
 
-// What every event here is opened with, so that all records have one layout.
-void opd_ring_layout(struct opd_record_layout *layout, bool callchain);
+// What every event here is opened with; samples of those by frequency have one
+// field more. All else about records is the same.
+void opd_ring_layout(struct opd_record_layout *layout, bool callchain, bool frequency);
 
 // Opens the side-band event of `cpu` and maps its ring. 0 or -errno. For
 // targets the ring belongs to an event of this process that counts nothing.

@@ -48,7 +48,8 @@ opd_sampler_create(const struct opd_sampler_options *options, const uint32_t *cp
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&sampler->progressed, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    opd_ring_layout(&sampler->layout, options->pipeline.callchain);
+    opd_ring_layout(&sampler->layout, options->pipeline.callchain, false);
+    opd_ring_layout(&sampler->layout_frequency, options->pipeline.callchain, true);
 
     // Streams are ring numbers; room for CPUs that come later.
     sampler->ring_room = cpu_count < 64 ? 64 : cpu_count * 2;
@@ -193,7 +194,7 @@ opd_sampler_set_rate(struct opd_sampler *sampler, unsigned event, uint64_t rate)
     }
     if (changed) {
         attr->rate = rate;
-        if (clock)
+        if (clock || !attr->frequency)
             opd_pipeline_set_period(sampler->pipeline, event, value, opd_clock_monotonic());
     }
     pthread_mutex_unlock(&sampler->lock);

@@ -29,7 +29,8 @@ struct opd_sampler {
     struct opd_sampler_options options;
     struct opd_pipeline *pipeline;
     struct opd_order *order;
-    struct opd_record_layout layout;
+    struct opd_record_layout layout; // of samples of a fixed period, and of all that are none
+    struct opd_record_layout layout_frequency;
     struct opd_event_attr attrs[OPD_EVENTS_MAX];
     unsigned attr_count;
 

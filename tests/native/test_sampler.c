@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -62,6 +63,15 @@ static struct opd_sampler *
 open_sampler(uint64_t hz, bool separate_cpu)
 {
     return open_sampler_for(hz, separate_cpu, false);
+}
+
+static struct opd_window *
+take_now(struct opd_sampler *sampler)
+{
+    struct opd_window *window;
+    CHECK(opd_sampler_flush(sampler, opd_clock_monotonic(), 5000) == 0);
+    CHECK(opd_sampler_take(sampler, 5000, &window) == 0);
+    return window;
 }
 
 static uint64_t
@@ -190,6 +200,43 @@ an_event_that_is_not_there_leaves_nothing_open(void)
 }
 
 static void
+a_counted_event_is_sampled_once_a_period(void)
+{
+    struct opd_sampler *sampler = open_sampler(99, false);
+    struct opd_event_attr attr = {
+        .type = PERF_TYPE_SOFTWARE, .config = PERF_COUNT_SW_PAGE_FAULTS, .rate = 100};
+    CHECK(opd_sampler_add_event(sampler, &attr) == 1);
+    CHECK(opd_sampler_start(sampler) == 0);
+    opd_window_free(take_now(sampler));
+    const uint64_t pages = 20000;
+    for (int round = 0; round < 2; round++) {
+        char *area =
+            mmap(NULL, pages * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        CHECK(area != MAP_FAILED);
+        madvise(area, pages * 4096, MADV_NOHUGEPAGE);
+        for (uint64_t i = 0; i < pages; i++)
+            area[i * 4096] = 1;
+        munmap(area, pages * 4096);
+        struct opd_window *window = take_now(sampler);
+        uint64_t hits = 0, weight = 0, period = round == 0 ? 100 : 400;
+        for (uint32_t i = 0; i < window->rows; i++) {
+            uint32_t sfile = window->row_sfile[i];
+            if (window->sfile_event[sfile] != 1 || window->sfile_tgid[sfile] != getpid())
+                continue;
+            hits += window->row_hits[i];
+            weight += window->row_weight[i];
+        }
+        printf("%lu faults: %lu hits weigh %lu\n", (unsigned long)pages, (unsigned long)hits,
+               (unsigned long)weight);
+        CHECK(hits > pages / period * 9 / 10 && hits < pages / period * 12 / 10);
+        CHECK(weight == hits * period);
+        opd_window_free(window);
+        CHECK(opd_sampler_set_rate(sampler, 1, 400) == 0);
+    }
+    opd_sampler_destroy(sampler);
+}
+
+static void
 a_window_sums_rightly_over_changes_of_rate(void)
 {
     struct opd_sampler *sampler = open_sampler(999, false);
@@ -253,15 +300,6 @@ static void
 end_burner(pid_t pid)
 {
     CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, NULL, 0) == pid);
-}
-
-static struct opd_window *
-take_now(struct opd_sampler *sampler)
-{
-    struct opd_window *window;
-    CHECK(opd_sampler_flush(sampler, opd_clock_monotonic(), 5000) == 0);
-    CHECK(opd_sampler_take(sampler, 5000, &window) == 0);
-    return window;
 }
 
 static void
@@ -348,6 +386,7 @@ main(void)
     RUN(pausing_stops_samples_but_not_the_side_band);
     RUN(rings_follow_the_list_of_cpus);
     RUN(an_event_that_is_not_there_leaves_nothing_open);
+    RUN(a_counted_event_is_sampled_once_a_period);
     RUN(a_window_sums_rightly_over_changes_of_rate);
     RUN(only_the_targets_are_sampled);
     RUN(what_a_target_makes_is_sampled_too);
