@@ -9,3 +9,4 @@
 #include "opd/pipeline.h"
 #include "opd/rollup.h"
 #include "opd/sampler.h"
+#include "opd/scan.h"

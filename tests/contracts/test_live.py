@@ -171,7 +171,7 @@ def test_csv_is_the_report(daemon):
     words = ("report", "--until", until, "--sort", "image,symbol", "--top", "0")
     rows = list(csv.DictReader(io.StringIO(daemon.opctl(*words, "--format", "csv").stdout)))
     mine = daemon.ask(*words)["rows"]
-    assert list(rows[0]) == ["samples", "weight", "percent", "image", "symbol"]
+    assert list(rows[0]) == ["samples", "weight", "percent", "cores", "image", "symbol"]
     assert [(int(row["samples"]), row["symbol"]) for row in rows] == [
         (row["samples"], row["symbol"]) for row in mine
     ]
@@ -296,6 +296,7 @@ def test_tables_travel_as_little_endian_columns(connect):
         "samples": "u64",
         "weight": "u64",
         "percent": "f64",
+        "cores": "f64",
         "comm": "str",
         "pid": "i64",
     }

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-NUMBERS = ("samples", "percent", "weight", "pid", "thread", "cpu")
+MEASURES = ("samples", "weight", "percent", "cores")
+NUMBERS = (*MEASURES, "pid", "thread", "cpu")
 _COUNT_LIMIT = 1 << 31
 
 
@@ -21,8 +22,15 @@ def add_question(parser: argparse.ArgumentParser, *, top: int) -> None:
     parser.add_argument(
         "--sort",
         metavar="KEYS",
-        help="keys with commas: comm, pid, image, symbol, event, mode and what --separate kept"
-        " (default: comm,image,symbol)",
+        help="keys with commas: comm, pid, image, symbol, event, mode, cgroup, unit, container,"
+        " and what --separate kept: thread, cpu (default: comm,image,symbol)",
+    )
+    parser.add_argument(
+        "--where",
+        metavar="EXPRESSION",
+        help="only what fits, as in 'comm=ngin* and not (cpu=1 or mode=kernel)': the keys of"
+        " --sort with = and !=, numbers also with < <= > >=, joined by and, or, not;"
+        " values may hold * ? [a-z]",
     )
     parser.add_argument(
         "--top",
@@ -54,42 +62,72 @@ def question(arguments: argparse.Namespace) -> dict[str, Any]:
         params["sort"] = keys = arguments.sort.split(",")
         if len(keys) > KEYS_LIMIT:
             raise UsageError(f"--sort has {len(keys)} keys; at most {KEYS_LIMIT} are taken")
-    if arguments.event is not None:
-        params["event"] = arguments.event
+    for name in ("event", "where"):
+        if getattr(arguments, name) is not None:
+            params[name] = getattr(arguments, name)
     return params
 
 
 def with_rows(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer with rows in place of its table."""
-    return {
-        name: tables.to_rows(value) if name == "rows" else value for name, value in answer.items()
-    }
+    """The answer with rows in place of its tables: times as text, ``cores`` always there."""
+    shown = dict(answer)
+    shown["rows"] = [_row(row) for row in tables.to_rows(answer["rows"])]
+    if "buckets" in answer:
+        shown["buckets"] = [
+            {**row, "time": time_text(int(row["time"]))}
+            for row in tables.to_rows(answer["buckets"])
+        ]
+    return shown
+
+
+def _row(row: Mapping[str, Any]) -> dict[str, Any]:
+    made: dict[str, Any] = {"time": time_text(row["time"])} if "time" in row else {}
+    cores = row.get("cores")
+    made |= {name: row[name] for name in ("samples", "weight", "percent")}
+    # Not a number: the event's weight is no time.
+    made["cores"] = cores if cores is not None and cores == cores else None  # noqa: PLR0124
+    return made | {name: cell for name, cell in row.items() if name not in made}
+
+
+def time_text(time_ns: int) -> str:
+    """A moment in ISO 8601, local time with its offset; parts of a second only where there are."""
+    import datetime as dt
+
+    moment = dt.datetime.fromtimestamp(time_ns // 1_000_000_000, dt.UTC).astimezone()
+    rest = time_ns % 1_000_000_000
+    return moment.replace(microsecond=rest // 1000).isoformat()
 
 
 def print_report(answer: Mapping[str, Any], form: str, keys: list[str]) -> None:
     """A report in one of the three formats; ``answer`` has rows."""
     rows = answer["rows"]
+    first = ["time"] if "buckets" in answer else []
     if form == "json":
         output.print_json(answer)
     elif form == "csv":
-        output.print_csv(["samples", "weight", "percent", *keys], rows)
+        output.print_csv([*first, *MEASURES, *keys], rows)
     else:
         for line in header(answer):
             output.write(output.clean(line)[: output.terminal_width()])
-        output.print_table(["samples", "percent", *keys], rows, right=NUMBERS)
+        output.print_table([*first, "samples", "percent", "cores", *keys], rows, right=NUMBERS)
 
 
 def header(answer: Mapping[str, Any]) -> list[str]:
     """What stands above a report's table."""
     event, source = answer["event"], answer["quality"].get("source") or answer["event"]
     what = event if source == event else f"{event} (runs as {source})"
-    lines = [f"# {what}: {answer['total']} samples"]
+    line = f"# {what}: {answer['total']} samples"
+    if answer.get("cores") is not None:
+        line += f", {answer['cores']:.2f} cores"
+    if answer.get("where") is not None:
+        weight, of = answer["weight_total"], answer["of_weight"]
+        line += f", {100 * weight / of if of else 0:.2f} % of all, where {answer['where']}"
     if answer.get("damaged"):
-        lines[0] += f"; {answer['damaged']} windows of the store are damaged and not in here"
-    return [*lines, f"# {output.quality_text(answer['quality'])}"]
+        line += f"; {answer['damaged']} windows of the store are damaged and not in here"
+    return [line, f"# {output.quality_text(answer['quality'])}"]
 
 
 def keys_of(answer: Mapping[str, Any]) -> list[str]:
     """The sort keys of an answer that still has its table."""
     names = [column["name"] for column in answer["rows"]["columns"]]
-    return [name for name in names if name not in ("samples", "weight", "percent")]
+    return [name for name in names if name not in ("time", *MEASURES)]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 DEFAULT_SORT = ("comm", "image", "symbol")
 DEFAULT_TOP = 20
 NUMBER_KEYS = frozenset({"pid", "thread", "cpu"})
+NOT_TIMED = float("nan")  # cores of an event whose weight is no time
 LIVE_RANGE_NS = 3600 * 1_000_000_000
 
 
@@ -26,8 +27,9 @@ class Backend(Protocol):
 
     Called from several threads at once. Raises OpdError with what the peer
     is told. ``params`` are checked: only known names, ``sort`` a tuple of
-    str, ``top`` an int (0: all), ``event``, ``session``, ``since`` and
-    ``until`` str, ``seconds`` a number; what was not asked for is not there.
+    str, ``top`` an int (0: all), ``event``, ``session``, ``since``, ``until``,
+    ``where`` and ``per`` str, ``seconds`` a number; what was not asked for is
+    not there.
     """
 
     def hello(self) -> dict[str, Any]:
@@ -88,6 +90,7 @@ def report_answer(reader: Reader, params: dict[str, Any], *, live: bool = False)
     ``live``: without a range, the last hour instead of everything. Raises
     UnknownNameError, UsageError for a bad time or an empty range, StoreError.
     """
+    from opd.store.buckets import parse_span
     from opd.store.queries import ReportQuery
     from opd.store.times import parse_time
 
@@ -107,29 +110,57 @@ def report_answer(reader: Reader, params: dict[str, Any], *, live: bool = False)
         since_ns=since,
         until_ns=until,
         session=params.get("session"),
+        where=params.get("where"),
+        per_s=parse_span(params["per"]) if "per" in params else None,
     )
     return report_map(reader.report(query))
 
 
 def report_map(result: ReportResult) -> dict[str, Any]:
-    """A store's result as it travels; ``damaged`` only where windows could not be read."""
-    columns = [
+    """A store's result as it travels; what does not apply is left out."""
+    columns = [] if result.time_ns is None else [tables.numbers("time", "u64", result.time_ns)]
+    columns += [
         tables.numbers("samples", "u64", result.samples),
         tables.numbers("weight", "u64", result.weight),
         tables.numbers("percent", "f64", result.percent),
     ]
+    if result.cores_total is not None or any(cores is not None for cores in result.cores):
+        columns.append(
+            tables.numbers(
+                "cores", "f64", [NOT_TIMED if cores is None else cores for cores in result.cores]
+            )
+        )
     for name, values in result.keys.items():
         if name in NUMBER_KEYS:
             columns.append(tables.numbers(name, "i64", values))  # type: ignore[arg-type]
         else:
             columns.append(tables.strings(name, values))  # type: ignore[arg-type]
-    answer = {
+    answer: dict[str, Any] = {
         "event": result.event,
         "total": result.total,
         "weight_total": result.weight_total,
         "rows": tables.table(len(result.samples), columns),
         "quality": result.quality,
+        "covered_seconds": result.covered_s,
+        "cores": result.cores_total,
     }
+    if result.where is not None:
+        answer |= {
+            "where": result.where,
+            "of_total": result.all_total,
+            "of_weight": result.all_weight,
+        }
+    if result.buckets is not None:
+        buckets = result.buckets
+        answer["buckets"] = tables.table(
+            len(buckets.time_ns),
+            [
+                tables.numbers("time", "u64", buckets.time_ns),
+                tables.numbers("covered_seconds", "f64", buckets.covered_s),
+                tables.numbers("samples", "u64", buckets.samples),
+                tables.numbers("weight", "u64", buckets.weight),
+            ],
+        )
     return answer | {"damaged": result.damaged} if result.damaged else answer
 
 

@@ -37,13 +37,14 @@ _QUESTION = {
     "sort": Param("texts"),
     "top": Param("count"),
     "event": Param("text"),
+    "where": Param("text"),
 }
 
 METHODS: dict[str, Method] = {
     "hello": Method(at_once=True),
     "status": Method(),
     "report": Method(
-        params={**_QUESTION, **_RANGE, "session": Param("text")},
+        params={**_QUESTION, **_RANGE, "per": Param("text"), "session": Param("text")},
         slow=True,
     ),
     "top": Method(params={**_QUESTION, "seconds": Param("seconds")}, slow=True),

@@ -48,15 +48,23 @@ def pack(columns: Sequence[Column | Sequence[int]]) -> bytes:
     return zlib.compress(pack_planes(arrays), _LEVEL)
 
 
-def unpack(block: bytes, *columns: int) -> list[array[int]]:
-    """The columns of a block, as many as one of ``columns``. StoreError when it is damaged."""
-    inflate = zlib.decompressobj()
+def inflate(block: bytes) -> bytes:
+    """What a block is the zlib stream of, at least a byte. StoreError when it is damaged."""
+    stream = zlib.decompressobj()
     try:
-        data = inflate.decompress(block, _LARGEST)
+        data = stream.decompress(block, _LARGEST)
     except zlib.error as error:
         raise StoreError(f"damaged block: {error}") from error
-    if not inflate.eof or not data or data[0] not in columns:
-        raise StoreError("damaged block: cut short or of another kind")
+    if not stream.eof or not data:
+        raise StoreError("damaged block: cut short")
+    return data
+
+
+def unpack(block: bytes, *columns: int) -> list[array[int]]:
+    """The columns of a block, as many as one of ``columns``. StoreError when it is damaged."""
+    data = inflate(block)
+    if data[0] not in columns:
+        raise StoreError("damaged block: of another kind")
     count_of_columns = data[0]
     at = 1 + count_of_columns * _COLUMN.size
     if len(data) < at:

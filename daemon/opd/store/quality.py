@@ -14,6 +14,7 @@ start and the run began in this session.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -22,7 +23,7 @@ from opd.store.schema import EVENT_COLUMNS, EVENTS, QUALITY_COLUMNS
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from opd.sampling.window import EventInfo
 
@@ -95,6 +96,50 @@ def read_quality(
             "unknown": sums["frames_unknown"],
         },
     }
+
+
+def read_extent(
+    connection: sqlite3.Connection, stretches: Iterable[Stretch]
+) -> tuple[int | None, int | None]:
+    """When the first and the last window of the stretches begin; None: there is none."""
+    found = [
+        connection.execute(
+            f"SELECT min(start_ns), max(start_ns) FROM windows WHERE {stretch.where}",  # noqa: S608
+            stretch.values,
+        ).fetchone()
+        for stretch in stretches
+    ]
+    firsts = [first for first, _last in found if first is not None]
+    lasts = [last for _first, last in found if last is not None]
+    return min(firsts, default=None), max(lasts, default=None)
+
+
+def read_covered(
+    connection: sqlite3.Connection, stretches: Iterable[Stretch], starts: Sequence[int] = ()
+) -> dict[int, float]:
+    """Seconds that the windows of the stretches cover, by the bucket that they begin in.
+
+    ``starts``: of the buckets, ascending; what begins before the second one is
+    in bucket 0.
+    """
+    covered: dict[int, float] = {}
+    length = "max(end_ns - start_ns, 0)"
+    for stretch in stretches:
+        if len(starts) > 1:
+            spans = connection.execute(
+                f"SELECT start_ns, {length} FROM windows WHERE {stretch.where}",  # noqa: S608
+                stretch.values,
+            )
+        else:
+            spans = connection.execute(
+                f"SELECT 0, sum({length}) FROM windows WHERE {stretch.where}"  # noqa: S608
+                " HAVING count(*) > 0",
+                stretch.values,
+            )
+        for start_ns, length_ns in spans:
+            bucket = bisect_right(starts, start_ns, 1) - 1 if len(starts) > 1 else 0
+            covered[bucket] = covered.get(bucket, 0.0) + length_ns / 1e9
+    return covered
 
 
 def _of_event(connection: sqlite3.Connection, stretch: Stretch, event: int) -> dict[str, int]:

@@ -87,7 +87,7 @@ def test_report_json_is_the_contracts(endpoint):
     assert list(report) == ["event", "total", "weight_total", "rows", "quality"]
     assert report["event"] == "x"
     assert [list(row) for row in report["rows"]] == [
-        ["samples", "weight", "percent", "comm", "symbol"]
+        ["samples", "weight", "percent", "cores", "comm", "symbol"]
     ] * 2
     assert report["rows"][0]["percent"] == pytest.approx(90.222, abs=0.001)
 
@@ -96,9 +96,9 @@ def test_report_rows_are_lines(endpoint):
     """One line a row, samples and percent first, nothing cut, no control characters."""
     done = opctl("report", "--sort", "comm,image,symbol", "--top", "0", endpoint=endpoint)
     lines = [line for line in done.stdout.splitlines() if not line.startswith("#")]
-    assert lines[0].split() == ["samples", "percent", "comm", "image", "symbol"]
+    assert lines[0].split() == ["samples", "percent", "cores", "comm", "image", "symbol"]
     assert lines[1].split() == [
-        *("812", "90.22", "python3", "/usr/bin/python3.11", "_PyEval_EvalFrameDefault"),
+        *("812", "90.22", "1.50", "python3", "/usr/bin/python3.11", "_PyEval_EvalFrameDefault"),
     ]
     assert "x" * 150 in lines[3]
     assert "evil\\x0a\\x1b[31mname" in lines[4]
@@ -110,7 +110,7 @@ def test_report_csv(endpoint):
     """A header and the rows, readable by any csv reader."""
     text = opctl("report", "--sort=symbol", "--format=csv", endpoint=endpoint).stdout
     rows = list(csv.DictReader(io.StringIO(text)))
-    assert list(rows[0]) == ["samples", "weight", "percent", "symbol"]
+    assert list(rows[0]) == ["samples", "weight", "percent", "cores", "symbol"]
     assert rows[0]["samples"] == "812"
 
 

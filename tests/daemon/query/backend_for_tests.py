@@ -96,8 +96,9 @@ class TestBackend:
         for row in rows:
             row["weight"] = row["samples"] * 10_101_010
             row["percent"] = 100 * row["samples"] / total
+            row["cores"] = 1.5
         top = params.get("top", 20)
-        types = {"samples": "u64", "weight": "u64", "percent": "f64"}
+        types = {"samples": "u64", "weight": "u64", "percent": "f64", "cores": "f64"}
         types |= dict.fromkeys(sort, "str")
         return {
             "event": params.get("event", "cpu-clock"),

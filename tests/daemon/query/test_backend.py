@@ -23,8 +23,13 @@ class OneReader:
             samples=[3, 1],
             weight=[30, 10],
             percent=[75.0, 25.0],
+            cores=[0.5, 0.25],
             total=4,
             weight_total=40,
+            all_total=8,
+            all_weight=100,
+            covered_s=10.0,
+            cores_total=0.75,
             quality={"lost": {}},
             damaged=2,
         )
@@ -34,8 +39,15 @@ def test_a_result_becomes_columns():
     """Numbers, keys and totals travel; damaged windows are said."""
     answer = report_answer(OneReader(), {})
     assert tables.to_rows(answer["rows"]) == [
-        {"samples": 3, "weight": 30, "percent": 75.0, "pid": 7, "symbol": "main"},
-        {"samples": 1, "weight": 10, "percent": 25.0, "pid": -1, "symbol": "[unknown]"},
+        {"samples": 3, "weight": 30, "percent": 75.0, "cores": 0.5, "pid": 7, "symbol": "main"},
+        {
+            "samples": 1,
+            "weight": 10,
+            "percent": 25.0,
+            "cores": 0.25,
+            "pid": -1,
+            "symbol": "[unknown]",
+        },
     ]
     assert (answer["event"], answer["total"], answer["weight_total"]) == ("cycles", 4, 40)
     assert answer["damaged"] == 2
@@ -61,7 +73,7 @@ def test_a_range_must_have_a_length():
 
 
 def test_an_undamaged_result_does_not_mention_damage():
-    """The contract's keys and no more."""
+    """The contract's keys and what the range covers, no more."""
     result = ReportResult(
         event="e",
         session="s",
@@ -69,11 +81,18 @@ def test_an_undamaged_result_does_not_mention_damage():
         samples=[],
         weight=[],
         percent=[],
+        cores=[],
         total=0,
         weight_total=0,
+        all_total=0,
+        all_weight=0,
+        covered_s=0.0,
+        cores_total=None,
         quality={},
     )
-    assert sorted(report_map(result)) == ["event", "quality", "rows", "total", "weight_total"]
+    assert sorted(report_map(result)) == [
+        *("cores", "covered_seconds", "event", "quality", "rows", "total", "weight_total"),
+    ]
 
 
 def test_a_directory_without_a_store_is_an_error(tmp_path):

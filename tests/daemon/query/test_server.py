@@ -119,10 +119,10 @@ def test_the_manual_has_every_method(dealer):
 
 
 def test_a_report_travels_as_columns(dealer):
-    """The rows are a table whose columns are samples, weight, percent and the keys."""
+    """The rows are a table whose columns are samples, weight, percent, cores and the keys."""
     result = ask(dealer, "report", {"sort": ["symbol", "mode"], "top": 2})["result"]
     assert [column["name"] for column in result["rows"]["columns"]] == [
-        *("samples", "weight", "percent", "symbol", "mode"),
+        *("samples", "weight", "percent", "cores", "symbol", "mode"),
     ]
     assert result["total"] == 900
     assert tables.to_rows(result["rows"])[1]["symbol"] == "pv_native_safe_halt"

@@ -9,12 +9,22 @@ from opd.cli import asking, rows
 if TYPE_CHECKING:
     import argparse
 
-EXAMPLE = "opctl report --since 03:10 --until 03:15 --sort comm,symbol --top 10 -e cpu-clock"
+EXAMPLE = (
+    "opctl report --since 03:10 --until 03:15 --sort comm,symbol --top 10 -e cpu-clock\n"
+    "  opctl report --since 24h --per hour --sort unit --top 5\n"
+    "  opctl report --since 10m --where 'unit=nginx.service and cpu=1' --sort symbol"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this subcommand."""
     rows.add_question(parser, top=20)
+    parser.add_argument(
+        "--per",
+        metavar="SPAN",
+        help="a series: the top keys in each minute, hour, 10s, 5m, … as the clock on the wall"
+        " divides the range; percent is of all in that span",
+    )
     parser.add_argument(
         "--session", metavar="NAME", help="an imported or earlier session (default: the latest)"
     )
@@ -23,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Ask and print."""
     params = rows.question(arguments)
-    for name in ("since", "until", "session"):
+    for name in ("since", "until", "session", "per"):
         value = getattr(arguments, name)
         if value is not None:
             params[name] = value

@@ -80,14 +80,11 @@ def _view(answer: Mapping[str, Any], width: int, height: int) -> Any:
     keys = rows.keys_of(answer)
     shown = rows.with_rows(answer)
     title = [output.clean(line) for line in rows.header(shown)]
-    header = ["samples", "percent", *keys]
+    header = ["samples", "percent", "cores", *keys]
     table = fit(
         header,
         [
-            [
-                output.clean(output.cell_text(cell))
-                for cell in (row["samples"], row["percent"], *(row[key] for key in keys))
-            ]
+            [output.clean(output.cell_text(cell)) for cell in (row[name] for name in header)]
             for row in shown["rows"][: max(1, height - len(title) - 2)]
         ],
         width,

@@ -1,0 +1,100 @@
+"""Sessions, runs and events as questions about a store see them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from opd.errors import StoreError, UnknownNameError
+from opd.events.catalogue import BY_NAME
+from opd.sampling.window import EventInfo, RunInfo
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+
+class Run(msgspec.Struct, frozen=True):
+    """A row of ``runs``. ``first``: the run began in this session."""
+
+    id: int
+    info: RunInfo
+    threads: bool
+    processors: bool
+    longest_ns: int
+    minutes_until: int
+    hours_until: int
+    first: bool
+
+
+def find_session(connection: sqlite3.Connection, name: str | None) -> int:
+    """The number of a session; None: the latest. Raises UnknownNameError, StoreError."""
+    rows = connection.execute("SELECT id, name FROM sessions ORDER BY started_ns, id").fetchall()
+    if not rows:
+        raise StoreError("no session in the store yet")
+    if name is None:
+        return int(rows[-1][0])
+    for number, known in rows:
+        if known == name:
+            return int(number)
+    raise UnknownNameError(
+        f"no session {name!r}", hint=f"there are: {', '.join(known for _id, known in rows)}"
+    )
+
+
+def runs_of(connection: sqlite3.Connection, session: int) -> list[Run]:
+    """The runs of a session, oldest first."""
+    rows = connection.execute(
+        "SELECT runs.id, run, boot, kind, name, origin, kernel_release, kernel_build_id, host,"
+        " cpus, runs.started_ns, events, threads, processors, longest_ns, minutes_until,"
+        " hours_until, NOT EXISTS (SELECT 1 FROM runs AS earlier"
+        "   WHERE earlier.run = runs.run AND earlier.id < runs.id)"
+        " FROM runs JOIN sessions ON sessions.id = runs.session"
+        " WHERE session = ? ORDER BY runs.started_ns, runs.id",
+        (session,),
+    ).fetchall()
+    return [
+        Run(
+            number,
+            _run_info(about, events),
+            *(bool(threads), bool(processors), longest, minutes, hours, bool(first)),
+        )
+        for number, *about, events, threads, processors, longest, minutes, hours, first in rows
+    ]
+
+
+def _run_info(about: Sequence[Any], events: bytes) -> RunInfo:
+    """The columns run..started_ns, in the order of RunInfo's fields, and its events."""
+    fields = RunInfo.__struct_fields__
+    info = dict(zip(fields, about, strict=False))
+    return RunInfo(**info, events=msgspec.msgpack.decode(events, type=list[EventInfo]))
+
+
+def events_of(runs: Sequence[Run]) -> dict[str, EventInfo]:
+    """The events by name; where runs differ the latest run says what one is."""
+    events: dict[str, EventInfo] = {}
+    for run in reversed(runs):
+        for event in run.info.events:
+            events.setdefault(event.name, event)
+    return events
+
+
+def find_event(name: str | None, runs: Sequence[Run]) -> EventInfo:
+    """The event of that name, None: the first. Raises UnknownNameError."""
+    events = events_of(runs)
+    if name is None and events:
+        return next(iter(events.values()))
+    if name in events:
+        return events[name]
+    # Also by what really runs, by its name without modifiers, or its other name.
+    known = BY_NAME.get(name or "")
+    meant = {name, known.name if known else name}
+    alike = [
+        event
+        for event in events.values()
+        if meant & {event.source, event.name.partition(":")[0], event.source.partition(":")[0]}
+    ]
+    if len(alike) == 1:
+        return alike[0]
+    raise UnknownNameError(f"no event {name!r}", hint=f"there are: {', '.join(events) or 'none'}")
