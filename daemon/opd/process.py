@@ -1,15 +1,15 @@
-"""What a child of the daemon does about itself: its name, and its end."""
+"""What the daemon and its children do about themselves: names, memory, their end."""
 
 from __future__ import annotations
 
-import ctypes
+import gc
 import os
-import signal
 import sys
 from pathlib import Path
 
-_PR_SET_PDEATHSIG = 1
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+from opd_native.process import die_with_parent, return_memory
+
+__all__ = ["die_with", "name_process", "return_memory", "started"]
 
 
 def name_process(name: str) -> None:
@@ -17,16 +17,11 @@ def name_process(name: str) -> None:
     Path("/proc/self/comm").write_text(name, encoding="ascii")
 
 
-def return_memory() -> None:
-    """Have malloc give freed memory back: a large window must not be paid for ever.
-
-    By default glibc raises its mmap threshold with every large block freed,
-    and keeps an arena a thread.
-    """
-    libc = ctypes.CDLL(None)
-    for option, value in ((_M_MMAP_THRESHOLD, 128 << 10), (_M_TRIM_THRESHOLD, 128 << 10)):
-        libc.mallopt(option, value)
-    libc.mallopt(_M_ARENA_MAX, 2)
+def started() -> None:
+    """End what a program's way in began: collect garbage again, but not what start-up made."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
 
 
 def die_with(parent: int) -> None:
@@ -34,7 +29,6 @@ def die_with(parent: int) -> None:
 
     ``parent`` is the pid that started us, 0 when it is not known.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    die_with_parent()
     if parent and os.getppid() != parent:
         sys.exit(1)  # it ended before the call

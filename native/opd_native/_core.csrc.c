@@ -7,6 +7,7 @@
 #include "opd/kallsyms.h"
 #include "opd/perfdata.h"
 #include "opd/pipeline.h"
+#include "opd/process.h"
 #include "opd/rollup.h"
 #include "opd/sampler.h"
 #include "opd/scan.h"

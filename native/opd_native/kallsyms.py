@@ -51,6 +51,22 @@ class Kallsyms:
             check(lib.opd_kallsyms_open(os.fsencode(source), out), f"read {source}")
         self._table: Any = ffi.gc(out[0], lib.opd_kallsyms_close)
 
+    @classmethod
+    def mapped(cls, fd: int, key: bytes) -> Self:
+        """The list that ``save`` wrote under this 16-byte key, mapped.
+
+        Raises NativeError: ESTALE for another key, EBADMSG for anything else.
+        """
+        self = cls.__new__(cls)
+        out = ffi.new("struct opd_kallsyms **")
+        check(lib.opd_kallsyms_map(fd, key, out), "map a saved list of kernel symbols")
+        self._table = ffi.gc(out[0], lib.opd_kallsyms_close)
+        return self
+
+    def save(self, fd: int, key: bytes) -> None:
+        """Write the list to an empty file."""
+        check(lib.opd_kallsyms_save(self._table, key, fd), "save the list of kernel symbols")
+
     def __enter__(self) -> Self:
         return self
 
@@ -68,7 +84,7 @@ class Kallsyms:
 
     @property
     def bytes_held(self) -> int:
-        """Memory of the C object, in bytes."""
+        """Memory of the C object in bytes, less a mapped file."""
         return int(lib.opd_kallsyms_bytes(self._table))
 
     @property

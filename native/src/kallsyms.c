@@ -6,9 +6,9 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
-#define MAX_LIST (256u << 20)
 #define MAX_MODULES 65535
 
 struct line {
@@ -253,7 +253,7 @@ int
 opd_kallsyms_from_memory(const char *text, size_t size, struct opd_kallsyms **result)
 {
     *result = NULL;
-    if (size > MAX_LIST)
+    if (size > OPD_KALLSYMS_MAX)
         return -E2BIG;
     struct lines lines = {text, text + size};
     struct survey survey = survey_lines(lines);
@@ -288,9 +288,9 @@ opd_kallsyms_read_whole(const char *path, char **text, size_t *size)
     int rc = bytes == NULL ? -ENOMEM : 0;
     while (rc == 0) {
         if (length == capacity) {
-            char *grown = capacity < MAX_LIST ? realloc(bytes, capacity * 2) : NULL;
+            char *grown = capacity < OPD_KALLSYMS_MAX ? realloc(bytes, capacity * 2) : NULL;
             if (grown == NULL) {
-                rc = capacity < MAX_LIST ? -ENOMEM : -E2BIG;
+                rc = capacity < OPD_KALLSYMS_MAX ? -ENOMEM : -E2BIG;
                 break;
             }
             bytes = grown;
@@ -333,9 +333,13 @@ opd_kallsyms_close(struct opd_kallsyms *table)
 {
     if (table == NULL)
         return;
-    free(table->entries);
-    free(table->modules);
-    free(table->names);
-    free(table->module_names);
+    if (table->map != NULL) {
+        munmap(table->map, table->map_size);
+    } else {
+        free(table->entries);
+        free(table->modules);
+        free(table->names);
+        free(table->module_names);
+    }
     free(table);
 }

@@ -24,6 +24,8 @@ struct opd_kallsyms {
     uint32_t *module_names; // index in `names`
     size_t module_count;
     uint64_t text, stext, etext;
+    void *map; // the file that all of the above lie in; NULL: allocated
+    size_t map_size;
 };
 
 // The number at *at, which moves behind it; false without a digit, or when it

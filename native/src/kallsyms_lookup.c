@@ -92,6 +92,8 @@ opd_kallsyms_count(const struct opd_kallsyms *table)
 size_t
 opd_kallsyms_bytes(const struct opd_kallsyms *table)
 {
+    if (table->map != NULL)
+        return sizeof *table;
     return sizeof *table + table->count * sizeof *table->entries + table->names_size +
            (table->modules != NULL ? table->count * sizeof *table->modules : 0) +
            table->module_count * sizeof *table->module_names;

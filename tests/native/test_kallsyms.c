@@ -4,6 +4,7 @@
 #include "opd/kallsyms.h"
 #include "t.h"
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -139,6 +140,65 @@ test_modules(void)
     unlink(path);
 }
 
+static void
+test_a_saved_list_is_the_list(void)
+{
+    static const uint8_t key[OPD_KALLSYMS_KEY] = "boot and modules";
+    static const uint8_t other[OPD_KALLSYMS_KEY] = "another boot";
+    static const char *const lists[] = {list, "ffffffff81000000 T _text\n"};
+    for (size_t i = 0; i < 2; i++) {
+        struct opd_kallsyms *table = open_list(lists[i], 0), *mapped;
+        FILE *file = tmpfile();
+        int fd = fileno(file);
+        CHECK(opd_kallsyms_save(table, key, fd) == 0);
+        CHECK(opd_kallsyms_map(fd, other, &mapped) == -ESTALE && mapped == NULL);
+        CHECK(opd_kallsyms_map(fd, key, &mapped) == 0);
+        CHECK(opd_kallsyms_count(mapped) == opd_kallsyms_count(table));
+        for (uint64_t at = 0xffffffff80ffffff; at < 0xffffffffc0004000;
+             at += 7 + (at >> 4) % 4096) {
+            struct opd_kallsyms_symbol a = look_up(table, at), b = look_up(mapped, at);
+            CHECK(a.start == b.start && a.end == b.end && (a.name == NULL) == (b.name == NULL));
+            CHECK(a.name == NULL ||
+                  (strcmp(a.name, b.name) == 0 && strcmp(a.module, b.module) == 0));
+        }
+        uint64_t text[6];
+        opd_kallsyms_text(table, text, text + 1, text + 2);
+        opd_kallsyms_text(mapped, text + 3, text + 4, text + 5);
+        CHECK(memcmp(text, text + 3, 3 * sizeof *text) == 0);
+        opd_kallsyms_close(table);
+        opd_kallsyms_close(mapped);
+        fclose(file);
+    }
+}
+
+static void
+test_what_is_not_whole_is_not_mapped(void)
+{
+    static const uint8_t key[OPD_KALLSYMS_KEY] = "k";
+    struct opd_kallsyms *table = open_list(list, 0), *mapped;
+    FILE *file = tmpfile();
+    int fd = fileno(file);
+    CHECK(opd_kallsyms_map(fd, key, &mapped) == -EBADMSG);
+    CHECK(opd_kallsyms_save(table, key, fd) == 0);
+    off_t size = lseek(fd, 0, SEEK_END);
+    // A number too large in each place that holds one.
+    for (off_t at = 0; at + 8 <= size; at += 8) {
+        uint64_t good, bad = UINT64_MAX;
+        CHECK(pread(fd, &good, 8, at) == 8 && pwrite(fd, &bad, 8, at) == 8);
+        if (opd_kallsyms_map(fd, key, &mapped) == 0) {
+            struct opd_kallsyms_symbol symbol = look_up(mapped, 0xffffffffc0001004);
+            CHECK(symbol.name == NULL || strlen(symbol.name) < (size_t)size);
+            opd_kallsyms_close(mapped);
+        }
+        CHECK(pwrite(fd, &good, 8, at) == 8);
+    }
+    CHECK(ftruncate(fd, size - 1) == 0);
+    CHECK(opd_kallsyms_map(fd, key, &mapped) == -EBADMSG);
+    CHECK(opd_kallsyms_map(-1, key, &mapped) == -EBADF);
+    opd_kallsyms_close(table);
+    fclose(file);
+}
+
 int
 main(void)
 {
@@ -149,5 +209,7 @@ main(void)
     RUN(test_broken_lines_are_skipped);
     RUN(test_missing_file);
     RUN(test_modules);
+    RUN(test_a_saved_list_is_the_list);
+    RUN(test_what_is_not_whole_is_not_mapped);
     return 0;
 }

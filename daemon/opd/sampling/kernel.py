@@ -86,7 +86,9 @@ def idle_ranges(proc: str = "/proc") -> list[tuple[int, int]]:
     from opd_native.kallsyms import Kallsyms
 
     try:
-        with Kallsyms(f"{proc}/kallsyms") as symbols:
+        from opd.symbols.kallsyms import open_kallsyms
+
+        with open_kallsyms() if proc == "/proc" else Kallsyms(f"{proc}/kallsyms") as symbols:
             return symbols.ranges(IDLE_FUNCTIONS)
     except NativeError:
         return []

@@ -14,7 +14,7 @@ from opd import __version__
 from opd.config import reload
 from opd.errors import ConfigError, OpdError, OperationFailedError, RecordFileError, StoreError
 from opd.events import parse_events, select_cpus
-from opd.process import return_memory
+from opd.process import return_memory, started
 from opd.query.server import Server
 from opd.sampling.kernel import boot_id, kernel_build_id
 from opd.sampling.live import LiveSampling, this_host
@@ -127,6 +127,7 @@ class Daemon:
 
     def serve(self, signals: Signals) -> None:
         """Wait for signals until one of them, or ``shutdown``, ends the daemon."""
+        started()
         if self._notifier.watchdog_s is not None:
             self.duties.add("watchdog", self._notifier.watchdog_s / 2, self._feed_watchdog)
         while not self.ending.is_set():

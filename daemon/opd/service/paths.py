@@ -1,4 +1,4 @@
-"""Where opd listens and keeps its history, when nobody says."""
+"""Where opd listens and keeps its history and its cache, when nobody says."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 SYSTEM_ENDPOINT = "ipc:///run/opd/opd.sock"
 SYSTEM_STATE_DIR = "/var/lib/opd"
+SYSTEM_CACHE_DIR = "/var/cache/opd"
 SOCKET_NAME = "opd.sock"
 
 
@@ -81,6 +82,24 @@ def state_dir(environ: Mapping[str, str] | None = None, *, uid: int | None = Non
                 hint="set HOME or XDG_STATE_HOME, or name a directory with --session-dir",
             ) from error
     return f"{home}/.local/state/opd"
+
+
+def cache_dir(environ: Mapping[str, str] | None = None, *, uid: int | None = None) -> str:
+    """The directory for what can be made anew; "" for a user who has none.
+
+    systemd's $CACHE_DIRECTORY, else /var/cache/opd for root, else
+    $XDG_CACHE_HOME/opd (~/.cache/opd).
+    """
+    environ = os.environ if environ is None else environ
+    uid = os.geteuid() if uid is None else uid
+    if given := _first_directory(environ, "CACHE_DIRECTORY"):
+        return given
+    if uid == 0:
+        return SYSTEM_CACHE_DIR
+    if (directory := environ.get("XDG_CACHE_HOME", "")).startswith("/"):
+        return f"{directory}/opd"
+    home = environ.get("HOME", "")
+    return f"{home}/.cache/opd" if home.startswith("/") else ""
 
 
 def _first_directory(environ: Mapping[str, str], name: str) -> str:

@@ -37,6 +37,7 @@ _BACKOFF_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 # Signals that somebody sent; any other end was the worker's own fault.
 _SENT_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _STEP_SECONDS = 0.05
+_PROGRAM = os.path.join(os.path.dirname(__file__), "__main__.py")  # noqa: PTH118, PTH120
 
 
 class LinkEvent(msgspec.Struct, frozen=True):
@@ -246,7 +247,7 @@ class WorkerLink:
         """
         ours, theirs = socket.socketpair()
         command = [
-            *(sys.executable, "-P", "-m", "opd.store.worker"),
+            *(sys.executable, "-P", _PROGRAM),
             *("--fd", str(theirs.fileno()), "--directory", str(self._directory)),
             *("--parent", str(os.getpid()), *self._options),
         ]

@@ -1,4 +1,4 @@
-"""The process that owns the store: ``python -m opd.store.worker --fd N --directory DIR``.
+"""The process that owns the store: ``python -m opd.store --fd N --directory DIR``.
 
 It reads image files that anybody may have written and a disk that may be
 full, so that the daemon does not have to: it may die at any moment, and what
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from opd.errors import OpdError, StoreError
-from opd.process import die_with, name_process, return_memory
+from opd.process import die_with, name_process, return_memory, started
 from opd.store import messages
 from opd.store.database import StoreGoneError
 from opd.store.writer import StoreWriter
@@ -116,6 +116,7 @@ class Worker:
             return 1
         try:
             self._send(messages.Ready(os.getpid()))
+            started()
             self._report()
             self._serve()
         finally:
@@ -232,7 +233,3 @@ def pss_bytes() -> int:
         if line.startswith(b"Pss:"):
             return int(line.split()[1]) * 1024
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

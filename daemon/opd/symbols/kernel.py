@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opd.sampling.kernel import kernel_build_id
+from opd.symbols.kallsyms import LIST, MODULES, open_kallsyms
 from opd_native.errors import NativeError
 from opd_native.kallsyms import Kallsyms, kernel_modules
 
@@ -29,7 +30,7 @@ def running_kernel_build_id() -> str:
 class KernelSymbols:
     """kallsyms, read when first asked for. Addresses are runtime ones unless it says ELF."""
 
-    def __init__(self, kallsyms: str = "/proc/kallsyms", modules: str = "/proc/modules") -> None:
+    def __init__(self, kallsyms: str = LIST, modules: str = MODULES) -> None:
         self._path = kallsyms
         self._modules_path = modules
         self._table: Kallsyms | None = None
@@ -79,7 +80,7 @@ class KernelSymbols:
     def _load(self) -> Kallsyms | None:
         if self._table is None and not self._failed:
             try:
-                self._table = Kallsyms(self._path)
+                self._table = open_kallsyms() if self._path == LIST else Kallsyms(self._path)
             except NativeError as error:
                 hidden = error.errno in (errno.EACCES, errno.EPERM)
                 self._failed = "kernel_hidden" if hidden else "kernel_unreadable"

@@ -7,6 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define OPD_KALLSYMS_MAX (256 << 20) // bytes of a list
+#define OPD_KALLSYMS_KEY 16
+
 struct opd_kallsyms;
 
 struct opd_kallsyms_symbol {
@@ -32,6 +35,16 @@ int opd_kallsyms_open(const char *path, struct opd_kallsyms **table);
 // skipped.
 int opd_kallsyms_from_memory(const char *text, size_t size, struct opd_kallsyms **table);
 
+// Writes the packed list to an empty file, and maps such a file: reading the
+// kernel's costs 100 ms of CPU a time, and it is the same until modules come
+// or go. `key` says what it is a list of. Saving gives 0 or -errno; mapping
+// -ESTALE for another key, -EBADMSG for what opd_kallsyms_save did not write
+// whole (checked, so that no lookup leaves the file). Whoever can cut the
+// file short while it is mapped can end the process: keep others away from it.
+int opd_kallsyms_save(const struct opd_kallsyms *table, const uint8_t key[OPD_KALLSYMS_KEY],
+                      int fd);
+int opd_kallsyms_map(int fd, const uint8_t key[OPD_KALLSYMS_KEY], struct opd_kallsyms **table);
+
 void opd_kallsyms_close(struct opd_kallsyms *table); // NULL is fine
 
 // Looks up `count` runtime addresses: the symbol at the highest address not
@@ -49,7 +62,7 @@ size_t opd_kallsyms_ranges(const struct opd_kallsyms *table, const char *const *
                            struct opd_kernel_range *ranges, size_t capacity);
 
 size_t opd_kallsyms_count(const struct opd_kallsyms *table);
-size_t opd_kallsyms_bytes(const struct opd_kallsyms *table); // memory held
+size_t opd_kallsyms_bytes(const struct opd_kallsyms *table); // memory held, less a mapped file
 
 // Reads /proc/modules or a copy. Returns how many modules have an address;
 // the first `capacity` are written. 0 when there is no such file (a kernel

@@ -17,6 +17,8 @@ struct opd_kernel_module {
 
 int opd_kallsyms_open(const char *path, struct opd_kallsyms **table);
 int opd_kallsyms_from_memory(const char *text, size_t size, struct opd_kallsyms **table);
+int opd_kallsyms_save(const struct opd_kallsyms *table, const uint8_t key[16], int fd);
+int opd_kallsyms_map(int fd, const uint8_t key[16], struct opd_kallsyms **table);
 void opd_kallsyms_close(struct opd_kallsyms *table);
 void opd_kallsyms_lookup(const struct opd_kallsyms *table, const uint64_t *addresses, size_t count,
                          struct opd_kallsyms_symbol *symbols);

@@ -60,3 +60,18 @@ def test_a_client_asks_where_a_daemon_listens(monkeypatch, tmp_path):
     assert paths.client_endpoint({}, uid=4242424) == f"ipc://{socket}"
     socket.touch()
     assert paths.client_endpoint(user, uid=5) == f"ipc://{socket}"
+
+
+@pytest.mark.parametrize(
+    ("environ", "uid", "place"),
+    [
+        ({}, 0, "/var/cache/opd"),
+        ({"CACHE_DIRECTORY": "/var/cache/x:/y"}, 0, "/var/cache/x"),
+        ({"XDG_CACHE_HOME": "/c", "HOME": "/home/a"}, 5, "/c/opd"),
+        ({"HOME": "/home/a"}, 5, "/home/a/.cache/opd"),
+        ({"HOME": "relative"}, 5, ""),
+    ],
+)
+def test_where_what_can_be_made_anew_is_kept(environ, uid, place):
+    """The unit's directory, the system's for root, the user's own else, or none."""
+    assert paths.cache_dir(environ, uid=uid) == place

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opd.symbols.kallsyms import open_kallsyms
 from opd_native.errors import NativeError
 from opd_native.kallsyms import Kallsyms, kernel_modules
 
@@ -118,3 +119,48 @@ def test_garbage(data):
     """Arbitrary bytes are a table or an error, never a crash."""
     with contextlib.suppress(NativeError), Kallsyms(data) as table:
         assert len(table.lookup([0, 1 << 63, (1 << 64) - 1])) == 3
+
+
+def test_the_running_list_is_read_once_and_kept(live, tmp_path):
+    """The second time its packed form is mapped: the same names, from the owner's file alone."""
+    _text, table = live
+    directory = tmp_path / "cache"
+    some = [0xFFFFFFFF81000000 + 4096 * i for i in range(1000)] + [table.text.text]
+    for _time in range(2):
+        with open_kallsyms(str(directory)) as kept:
+            assert kept.bytes_held < 4096  # mapped, not read
+            assert len(kept) == len(table)
+            assert kept.text == table.text
+            assert kept.lookup(some) == table.lookup(some)
+    assert [file.name for file in directory.iterdir()] == ["kallsyms"]
+    assert (directory / "kallsyms").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("harm", ["others may write", "cut short", "of another boot", "a link"])
+def test_a_kept_list_that_cannot_be_trusted_is_made_anew(live, tmp_path, harm):
+    """Names never come from a file that somebody else, another boot or a crash left."""
+    open_kallsyms(str(tmp_path)).close()
+    file = tmp_path / "kallsyms"
+    good = file.read_bytes()
+    if harm == "others may write":
+        file.chmod(0o622)
+    elif harm == "cut short":
+        file.write_bytes(good[:-100])
+    elif harm == "of another boot":
+        file.write_bytes(good[:8] + bytes(16) + good[24:])
+    else:
+        file.rename(tmp_path / "other")
+        file.symlink_to(tmp_path / "other")
+    with open_kallsyms(str(tmp_path)) as kept:
+        assert len(kept) == len(live[1])
+    assert file.read_bytes() == good
+    assert not file.is_symlink()
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("directory", ["", "/proc/nowhere"])
+def test_without_a_place_to_keep_it_the_list_is_read(live, directory):
+    """A cache that cannot be written changes nothing but the cost."""
+    with open_kallsyms(directory) as read:
+        assert len(read) == len(live[1])
+        assert read.bytes_held > 4096

@@ -1,14 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel symbol list of arbitrary bytes.
+// A kernel symbol list of arbitrary bytes, and a saved one.
 #include "opd/kallsyms.h"
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+// As a saved list whose first bytes are right.
+static void
+map_saved(const uint8_t *data, size_t size)
+{
+    static const uint8_t key[OPD_KALLSYMS_KEY];
+    static const char magic[8] = "opdksym\1";
+    struct opd_kallsyms *table;
+    int fd = memfd_create("kallsyms", MFD_CLOEXEC);
+    if (size > sizeof magic + sizeof key && write(fd, data, size) == (ssize_t)size &&
+        pwrite(fd, magic, sizeof magic, 0) == sizeof magic &&
+        pwrite(fd, key, sizeof key, sizeof magic) == sizeof key &&
+        opd_kallsyms_map(fd, key, &table) == 0) {
+        struct opd_kallsyms_symbol symbol;
+        for (uint64_t address = 0; address < UINT64_MAX - (UINT64_C(1) << 56);
+             address += (UINT64_C(1) << 56) - 1) {
+            opd_kallsyms_lookup(table, &address, 1, &symbol);
+            if (symbol.name != NULL && strlen(symbol.name) + strlen(symbol.module) > 2 * size)
+                abort();
+        }
+        opd_kallsyms_close(table);
+    }
+    close(fd);
+}
 
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    map_saved(data, size);
     struct opd_kallsyms *table;
     char *text = malloc(size + 1); // exactly the bytes, so that a read past them shows
     memcpy(text, data, size);

@@ -1,0 +1,2 @@
+void opd_process_return_memory(void);
+int opd_process_die_with_parent(void);
