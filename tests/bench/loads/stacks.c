@@ -27,12 +27,24 @@ static void step(int depth);
     }
 STEP(0)
 STEP(1)
-STEP(2) STEP(3) STEP(4) STEP(5) STEP(6) STEP(7) STEP(8) STEP(9) STEP(10) STEP(11) STEP(12) STEP(13)
-    STEP(14) STEP(15)
+STEP(2)
+STEP(3)
+STEP(4)
+STEP(5)
+STEP(6)
+STEP(7)
+STEP(8)
+STEP(9)
+STEP(10)
+STEP(11)
+STEP(12)
+STEP(13)
+STEP(14)
+STEP(15)
 
-        static void (*const steps[16])(int) = {
-            step_0, step_1, step_2,  step_3,  step_4,  step_5,  step_6,  step_7,
-            step_8, step_9, step_10, step_11, step_12, step_13, step_14, step_15,
+static void (*const steps[16])(int) = {
+    step_0, step_1, step_2,  step_3,  step_4,  step_5,  step_6,  step_7,
+    step_8, step_9, step_10, step_11, step_12, step_13, step_14, step_15,
 };
 
 static uint64_t
