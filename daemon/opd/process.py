@@ -7,9 +7,9 @@ import os
 import sys
 from pathlib import Path
 
-from opd_native.process import die_with_parent, return_memory
+from opd_native.process import die_with_parent, return_memory, trim_memory
 
-__all__ = ["die_with", "name_process", "return_memory", "started"]
+__all__ = ["die_with", "name_process", "return_memory", "started", "trim_memory"]
 
 
 def name_process(name: str) -> None:

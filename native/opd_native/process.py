@@ -9,6 +9,11 @@ def return_memory() -> None:
     lib.opd_process_return_memory()
 
 
+def trim_memory() -> None:
+    """Give the kernel back at once what malloc holds and nobody uses."""
+    lib.opd_process_trim_memory()
+
+
 def die_with_parent() -> None:
     """Be killed when the thread that started this process ends."""
     check(lib.opd_process_die_with_parent(), "PR_SET_PDEATHSIG")

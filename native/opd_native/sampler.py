@@ -130,6 +130,10 @@ class Sampler:
         """Change an event's rate (Hz) or period on all CPUs; what was sampled keeps its weight."""
         check(lib.opd_sampler_set_rate(self._pointer, event, rate), "set the sampling rate")
 
+    def limit_stacks(self, divisor: int) -> int:
+        """Divide the limit on distinct stacks of a window; what it is now."""
+        return check(lib.opd_sampler_limit_stacks(self._pointer, divisor), "limit stacks")
+
     def set_cpus(self, cpus: Sequence[int]) -> int:
         """Follow CPU hotplug: rings for exactly these CPUs; how many have one."""
         return check(lib.opd_sampler_set_cpus(self._pointer, list(cpus), len(cpus)), "set CPUs")

@@ -123,6 +123,8 @@ build_stack(struct opd_pipeline *pipeline, const struct opd_record *record, bool
     // that a storm of distinct stacks costs depth, not samples.
     uint32_t room = pipeline->options.stack_limit - pipeline->options.stack_limit / 8;
     size_t bytes = pipeline->options.stack_bytes - pipeline->options.stack_bytes / 8;
+    room /= pipeline->stack_divisor;
+    bytes /= pipeline->stack_divisor;
     if (count > 1 && (opd_intern_count(stacks) >= room || opd_intern_bytes(stacks) >= bytes)) {
         memo->degraded |= DEGRADED_TRUNCATED;
         words[0] |= STACK_TRUNCATED;

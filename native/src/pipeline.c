@@ -47,6 +47,7 @@ opd_pipeline_create(const struct opd_pipeline_options *options)
     pthread_mutexattr_destroy(&recursive);
     pipeline->options = *options;
     pipeline->window = 1;
+    pipeline->stack_divisor = 1;
     pipeline->spaces = opd_spaces_create(&options->spaces);
     pipeline->images = opd_images_create(options->image_limit);
     pipeline->pair = opd_hash_pair_create(options->hash_buckets, options->hash_limit);
@@ -114,6 +115,13 @@ opd_pipeline_set_period(struct opd_pipeline *pipeline, unsigned event, uint64_t 
     }
     weight->next = period;
     weight->next_since = since;
+}
+
+uint32_t
+opd_pipeline_limit_stacks(struct opd_pipeline *pipeline, uint32_t divisor)
+{
+    pipeline->stack_divisor = divisor;
+    return pipeline->options.stack_limit / divisor;
 }
 
 void

@@ -75,6 +75,7 @@ struct opd_pipeline {
     struct opd_pipeline_event events[OPD_EVENTS_MAX];
     struct opd_weight weights[OPD_EVENTS_MAX];
     unsigned event_count;
+    uint32_t stack_divisor;
     uint64_t *hash_ticks; // measured: where the ticks of counting go
 
     struct opd_spaces *spaces;

@@ -17,6 +17,12 @@ opd_process_return_memory(void)
     mallopt(M_ARENA_MAX, ARENAS);
 }
 
+void
+opd_process_trim_memory(void)
+{
+    malloc_trim(0);
+}
+
 int
 opd_process_die_with_parent(void)
 {

@@ -202,6 +202,17 @@ opd_sampler_set_rate(struct opd_sampler *sampler, unsigned event, uint64_t rate)
 }
 
 int
+opd_sampler_limit_stacks(struct opd_sampler *sampler, uint32_t divisor)
+{
+    if (divisor == 0)
+        return -EINVAL;
+    pthread_mutex_lock(&sampler->lock);
+    int limit = (int)opd_pipeline_limit_stacks(sampler->pipeline, divisor);
+    pthread_mutex_unlock(&sampler->lock);
+    return limit;
+}
+
+int
 opd_sampler_add_event(struct opd_sampler *sampler, const struct opd_event_attr *attr)
 {
     bool callchain = sampler->options.pipeline.callchain;

@@ -29,6 +29,7 @@ QUALITY = {
         ("no_mapping", "stack_truncated", "unwind_failed", "inexact_ip", "unnamed"), int
     ),
     "throttled_seconds": (int, float),
+    "governed_seconds": (int, float),
     "idle": int,
     "windows": {"have": int, "missing": int},
     "frames": {"named": int, "ranges": int, "unknown": int},

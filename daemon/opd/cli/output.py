@@ -224,8 +224,11 @@ def quality_text(quality: Mapping[str, Any]) -> str:
         if counts or name == "lost":
             each = ", ".join(f"{key} {n}" for key, n in counts.items())
             parts.append(f"{name} {sum(counts.values())}{f' ({each})' if counts else ''}")
-    if throttled := quality.get("throttled_seconds"):
-        parts.append(f"throttled {throttled:.1f} s")
+    parts += [
+        f"{name} {seconds:.1f} s"
+        for name in ("throttled", "governed")
+        if (seconds := quality.get(f"{name}_seconds"))
+    ]
     if idle := quality.get("idle"):
         parts.append(f"idle {idle}")
     if missing := (quality.get("windows") or {}).get("missing"):

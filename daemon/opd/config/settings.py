@@ -58,6 +58,16 @@ def _is_not_empty(value: Any) -> str:
     return "" if value else "at least one event is needed"
 
 
+def _is_budget(value: Any) -> str:
+    if isinstance(value, str):
+        return ""
+    return "" if 0.01 <= value <= 100000 else "it is not in that range"
+
+
+def _is_memory(value: Any) -> str:
+    return "" if value == 0 or value >= 32 else "opd does not run in less"
+
+
 def _says(
     description: str,
     expected: str,
@@ -195,6 +205,41 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     ] = 64
 
 
+class GovernorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What opd itself may cost."""
+
+    cpu_percent: Annotated[
+        float | Literal["auto", "off"],
+        _says(
+            "CPU time of all of opd's processes, in percent of one core; over it the sampling"
+            " rates are lowered, which every answer tells. auto: 1, or what five microseconds a"
+            " sample come to at the rates and CPUs asked for, if that is more. off: no limit."
+            " What people ask of opd (reports, imports, bursts) is not counted.",
+            "auto, off, or a percentage between 0.01 and 100000",
+            _is_budget,
+        ),
+    ] = "auto"
+    least_hz: Annotated[
+        int,
+        _says(
+            "Samples a second that are never gone below, whatever they cost.",
+            "Hz, 1 or more",
+            ge=1,
+        ),
+    ] = 9
+    memory_mib: Annotated[
+        int,
+        _says(
+            "MiB of memory (PSS and rings) of all of opd's processes over which it drops its"
+            " caches and then keeps fewer distinct stacks a window, and says so. 0: no limit.",
+            "MiB, 0 or at least 32",
+            _is_memory,
+            ge=0,
+            le=1 << 20,
+        ),
+    ] = 256
+
+
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """How a Config came to be: what ``reload`` reads again, and who set what.
 
@@ -214,6 +259,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     daemon: DaemonSettings = DaemonSettings()
     sampling: SamplingSettings = SamplingSettings()
     store: StoreSettings = StoreSettings()
+    governor: GovernorSettings = GovernorSettings()
     origin: Origin = Origin()
 
 
@@ -221,4 +267,5 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
     "daemon": DaemonSettings,
     "sampling": SamplingSettings,
     "store": StoreSettings,
+    "governor": GovernorSettings,
 }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from opd.sampling.kernel import idle_ranges, module_ranges
-from opd.sampling.window import EventInfo, ImageInfo, Window
+from opd.sampling.window import GOVERNED, EventInfo, ImageInfo, Window
 from opd_native.errors import NativeError
 from opd_native.sampler import EventAttr, Sampler
 
@@ -70,6 +70,9 @@ class LiveSampling:
         self._counted = Counted()
         self._lost: list[int] = [0] * len(requests)
         self._samples = self._idle = 0
+        self.share = 1.0  # of the rate asked; see set_share
+        self._given_up_ns = 0.0  # of this window, so far
+        self._share_since = time.monotonic_ns()
         try:
             self._sampler = Sampler(
                 cpus,
@@ -127,6 +130,35 @@ class LiveSampling:
         """Switch sampling off or on; the side-band is followed all the while."""
         self._sampler.pause(paused=paused)
         self.paused = paused
+
+    def set_share(self, share: float) -> None:
+        """Sample at a share (0 to 1] of what was asked, from now on; weights stay right.
+
+        Rates go down to a whole Hz at least, fixed periods up.
+        """
+        with self._cut_lock:
+            self._account_share()
+            for number, event in enumerate(self.events):
+                if event.hz is not None:
+                    self._sampler.set_rate(number, max(1, round(event.hz * share)))
+                else:
+                    self._sampler.set_rate(number, round((event.period or 1) / share))
+            self.share = share
+
+    def budget_hz(self) -> float:
+        """Samples a second that were asked for and can be foreseen, on all CPUs."""
+        cpus = int(self._sampler.stats()["cpus"])
+        return float(cpus * sum(event.hz or 0 for event in self.events))
+
+    def limit_stacks(self, divisor: int) -> int:
+        """Keep a part of the distinct stacks a window; how many. Others lose their callers."""
+        return self._sampler.limit_stacks(divisor)
+
+    def _account_share(self) -> None:
+        """Add up how much of the time went unsampled because the rate was lowered."""
+        now = time.monotonic_ns()
+        self._given_up_ns += (now - self._share_since) * (1.0 - self.share)
+        self._share_since = now
 
     def set_cpus(self, cpus: Sequence[int]) -> int:
         """Follow the list of online CPUs; how many have a ring."""
@@ -188,7 +220,10 @@ class LiveSampling:
         counts = native.counts
         self._samples += counts["samples"]
         self._idle += counts["idle"]
-        return {
+        self._account_share()
+        given_up, self._given_up_ns = int(self._given_up_ns), 0.0
+        cpus = int(stats["cpus"])
+        quality = {
             "samples": counts["samples"],
             "idle": counts["idle"],
             "ring_full": now.lost_samples - before.lost_samples,
@@ -198,11 +233,13 @@ class LiveSampling:
             "unwind_failed": counts["unwind_failed"],
             "inexact_ip": counts["inexact_ip"],
             "sideband_lost": now.lost_sideband - before.lost_sideband,
-            "throttled_ns": max(now.throttled_ns - before.throttled_ns, 0),
+            # Both are time in which nothing was sampled; ours is told apart too.
+            "throttled_ns": max(now.throttled_ns - before.throttled_ns, 0) + given_up * cpus,
             "late": now.late - before.late,
             "bad_records": now.bad_records - before.bad_records,
-            "elapsed_ns": elapsed_ns * int(stats["cpus"]),
+            "elapsed_ns": elapsed_ns * cpus,
         }
+        return quality | {GOVERNED: given_up * cpus} if given_up else quality
 
 
 def make_window(

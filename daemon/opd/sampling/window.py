@@ -74,6 +74,9 @@ class CgroupInfo(msgspec.Struct, frozen=True):
     path: str
 
 
+# In a window's quality: the part of ``throttled_ns`` that the governor gave up.
+GOVERNED = "governed_ns"
+
 EVENT_QUALITY = (
     "samples",
     "ring_full",

@@ -19,14 +19,17 @@ from opd.query.server import Server
 from opd.sampling.kernel import boot_id, kernel_build_id
 from opd.sampling.live import LiveSampling, this_host
 from opd.sampling.window import RunInfo
+from opd.service import governing
 from opd.service import log as logging
 from opd.service.answers import Answers
 from opd.service.duties import Duties
+from opd.service.governing import Governing
 from opd.service.imports import import_in_child
 from opd.service.refusals import explain_open_failure
 from opd.service.sdnotify import Notifier
 from opd.service.signals import Signals
 from opd.service.status import flat, published_stats
+from opd.service.stopwatch import Stopwatch
 from opd.service.windows import WindowLoop
 from opd.store.handover import LinkEvent, WorkerLink
 
@@ -78,6 +81,7 @@ class Daemon:
         self._notifier = Notifier.from_environment()
         self.duties = Duties()
         self.started = time.monotonic()
+        self.start_cpu_ns = 0  # of the main thread, until ready
         self.ending = threading.Event()
         self.sampling: LiveSampling | None = None
         self.loop: WindowLoop | None = None
@@ -88,6 +92,8 @@ class Daemon:
             queue_bytes=config.store.queue_mib * MIB,
             memory_bytes=config.store.worker_memory_mib * MIB,
         )
+        self.stopwatch = Stopwatch()
+        self.governing = Governing(self)
         self.answers = Answers(self)
         self._server = Server(
             config.daemon.endpoint,
@@ -95,6 +101,11 @@ class Daemon:
             state_dir=self.directory,
             failed=self._on_handler_failed,
         )
+
+    @property
+    def config(self) -> Config:
+        """The settings in force."""
+        return self._config
 
     # ---- life cycle, main thread
 
@@ -123,6 +134,7 @@ class Daemon:
             endpoint=self._config.daemon.endpoint,
             session_dir=str(self.directory),
         )
+        self.start_cpu_ns = time.thread_time_ns()
         self._notifier.ready("sampling" if self.replay is None else "serving a recording")
 
     def serve(self, signals: Signals) -> None:
@@ -130,6 +142,8 @@ class Daemon:
         started()
         if self._notifier.watchdog_s is not None:
             self.duties.add("watchdog", self._notifier.watchdog_s / 2, self._feed_watchdog)
+        self.duties.add("governor", governing.EVERY_SECONDS, self.governing.tick)
+        self.duties.add("memory", governing.MEMORY_EVERY_SECONDS, self.governing.memory_tick)
         while not self.ending.is_set():
             for name in signals.wait(self.duties.wait_s()):
                 self._on_signal(name)
@@ -206,6 +220,7 @@ class Daemon:
             interval_s=self._config.daemon.interval,
             cpus_asked=self._config.sampling.cpus,
             log=self.log,
+            stopwatch=self.stopwatch,
         )
         sampling.start()
         loop.start()

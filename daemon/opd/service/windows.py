@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from opd.sampling.live import LiveSampling
     from opd.sampling.window import Window
     from opd.service.log import Logger
+    from opd.service.stopwatch import Stopwatch
     from opd.store.handover import WorkerLink
 
 # Images go to the worker this often: their files must be open while they exist.
@@ -35,6 +36,7 @@ class WindowLoop:
         interval_s: float,
         cpus_asked: str,
         log: Logger,
+        stopwatch: Stopwatch,
     ) -> None:
         self._sampling = sampling
         self._link = link
@@ -42,6 +44,7 @@ class WindowLoop:
         self._cpus_asked = cpus_asked
         self._cpus: Sequence[int] = ()
         self._log = log
+        self._stopwatch = stopwatch
         self._stopping = threading.Event()
         self._hand_lock = threading.Lock()
         self._thread = threading.Thread(target=self._main, name="opd-windows", daemon=True)
@@ -55,7 +58,8 @@ class WindowLoop:
         """End the window now, with every sample taken before the call; its sequence number."""
         with self._hand_lock:
             try:
-                window = self._sampling.cut(flush=True)
+                with self._stopwatch.stage("take"):
+                    window = self._sampling.cut(flush=True)
             except NativeError as error:
                 raise OperationFailedError(f"the drain thread does not answer: {error}") from error
             if window is None:
@@ -68,14 +72,16 @@ class WindowLoop:
         self._stopping.set()
         self._thread.join(STOP_TIMEOUT_S)
         with self._hand_lock:
-            window = self._sampling.finish()
+            with self._stopwatch.stage("take"):
+                window = self._sampling.finish()
             if window is not None:
                 self._hand_over(window)
 
     def _hand_over(self, window: Window) -> None:
         # The images after the window: all that it mentions are known by then.
-        self._send_images()
-        self._link.send_window(window)
+        with self._stopwatch.stage("hand over"):
+            self._send_images()
+            self._link.send_window(window)
 
     def _send_images(self) -> None:
         while images := self._sampling.take_images():
@@ -94,7 +100,8 @@ class WindowLoop:
                 if now >= next_cpus:
                     next_cpus = now + CPUS_EVERY_S
                     self._follow_cpus()
-                self._send_images()
+                with self._stopwatch.stage("hand over"):
+                    self._send_images()
             except NativeError as error:
                 self._log.error("window.failed", error=str(error))
             wait = min(next_window, now + IMAGES_EVERY_S) - time.monotonic()
@@ -102,7 +109,8 @@ class WindowLoop:
 
     def _tick(self) -> None:
         with self._hand_lock:
-            window = self._sampling.cut()
+            with self._stopwatch.stage("take"):
+                window = self._sampling.cut()
             if window is None:
                 self._log.warning("window.late", reason="the drain thread does not answer")
                 return

@@ -135,6 +135,18 @@ class WorkerLink:
             self._changed.notify_all()
         self._wake()
 
+    def shed(self) -> None:
+        """Have the worker forget what only saves it work."""
+        with self._changed:
+            self._outbox.add_shed()
+        self._wake()
+
+    @property
+    def worker_pid(self) -> int:
+        """The worker that runs now; 0 between two."""
+        child = self._child
+        return child.pid if child is not None else 0
+
     def wait_acknowledged(self, sequence: int, timeout: float) -> bool:
         """Wait up to ``timeout`` s until ``sequence`` of the current run is stored.
 
@@ -156,7 +168,8 @@ class WorkerLink:
         ``bytes_stored``, ``waiting`` (windows), ``waiting_bytes``, ``starts``,
         ``deaths``, ``image_files_shed``, ``callback_errors``, ``pid``,
         ``cpu_seconds`` (of all workers, as far as reported), ``pss_bytes``,
-        ``errors`` (by reason).
+        ``errors`` (by reason); of the present worker's CPU ``stages`` and
+        ``children_cpu_seconds``, and of those before it ``ended_cpu_seconds``.
         """
         with self._changed:
             counters = self._outbox.counters
@@ -174,6 +187,9 @@ class WorkerLink:
                 "cpu_seconds": self._cpu_before + self._report.cpu_seconds,
                 "pss_bytes": self._report.pss_bytes,
                 "errors": dict(self._report.errors),
+                "stages": dict(self._report.stages),
+                "children_cpu_seconds": self._report.children_cpu_seconds,
+                "ended_cpu_seconds": self._cpu_before,
             }
 
     def close(self, timeout: float = 10.0) -> bool:

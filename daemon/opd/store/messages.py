@@ -56,6 +56,10 @@ class Append(msgspec.Struct, tag="window"):
     window: Window
 
 
+class Shed(msgspec.Struct, tag="shed"):
+    """Forget what only saves work: memory is short."""
+
+
 class Close(msgspec.Struct, tag="close"):
     """Finish and exit."""
 
@@ -99,6 +103,9 @@ class Report(msgspec.Struct, tag="report"):
     cpu_seconds: float
     pss_bytes: int
     errors: dict[str, int]
+    # CPU seconds by what they were for; what is left of them is start-up and talk.
+    stages: dict[str, float] = {}
+    children_cpu_seconds: float = 0.0
 
 
 class Line(msgspec.Struct, tag="line"):
@@ -108,7 +115,7 @@ class Line(msgspec.Struct, tag="line"):
     text: str
 
 
-ToWorker = Run | Images | Append | Close
+ToWorker = Run | Images | Append | Shed | Close
 ToDaemon = Ready | Failed | Stored | Refused | Report | Line
 
 

@@ -114,6 +114,13 @@ class Outbox:
             dropped.append(oldest)
         return dropped
 
+    def add_shed(self) -> None:
+        """Have the worker forget what it can; at most one such word waits."""
+        if self.run is not None and not any(
+            isinstance(parcel.message, messages.Shed) for parcel in self._queue
+        ):
+            self._queue.append(Parcel(self.run, messages.Shed()))
+
     # ---- out
 
     def take(self) -> list[Parcel]:
@@ -142,6 +149,8 @@ class Outbox:
             known = self._announced.setdefault(run.run, {})
             for wire in parcel.message.images:
                 known[wire.info.uid] = messages.image_of(wire)
+            parcels.append(parcel)
+        elif isinstance(parcel.message, messages.Shed):
             parcels.append(parcel)
         elif isinstance(parcel.message, messages.Append):
             self._tell_losses(parcel)

@@ -2,7 +2,9 @@
 
 ``hz_effective`` is ``hz_asked * (1 - throttled / elapsed) * taken / (taken +
 lost)``: throttled and elapsed in CPU time (wall-clock time times CPUs), taken
-and lost in samples. It is None for an event with a fixed period.
+and lost in samples. It is None for an event with a fixed period. A window's
+``throttled_ns`` is what the kernel and the governor took together; the
+governor's part, where there is one, is also in ``extra``.
 
 Of a run of several events, what can be told apart (EVENT_COLUMNS) is that of
 the event asked for; windows dropped, throttling and idle are of all events.
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from opd.sampling.window import GOVERNED
 from opd.store.schema import EVENT_COLUMNS, EVENTS, QUALITY_COLUMNS
 
 if TYPE_CHECKING:
@@ -64,7 +67,7 @@ def read_quality(
 ) -> dict[str, object]:
     """The ``quality`` of DESIGN's wire protocol, summed over the stretches."""
     sums = dict.fromkeys(QUALITY_COLUMNS, 0)
-    have = missing = 0
+    have = missing = governed = 0
     for stretch in stretches:
         count, first, last, *row = connection.execute(
             f"SELECT count(*), min(sequence), max(sequence), {_SUMS}"  # noqa: S608
@@ -76,6 +79,8 @@ def read_quality(
         have += count
         missing += last + 1 - (0 if stretch.from_start else first) - count
         of_run = dict(zip(QUALITY_COLUMNS, row, strict=True))
+        if of_run["throttled_ns"]:
+            governed += _governed(connection, stretch)
         if stretch.event is not None:
             of_run |= _of_event(connection, stretch, stretch.event)
         for name, value in of_run.items():
@@ -87,7 +92,8 @@ def read_quality(
         "source": event.source if event else "",
         "lost": {name: sums[name] for name in _LOST},
         "degraded": {name: sums[name] for name in _DEGRADED},
-        "throttled_seconds": sums["throttled_ns"] / 1e9,
+        "throttled_seconds": max(sums["throttled_ns"] - governed, 0) / 1e9,
+        "governed_seconds": governed / 1e9,
         "idle": sums["idle"],
         "windows": {"have": have, "missing": missing},
         "frames": {
@@ -140,6 +146,16 @@ def read_covered(
             bucket = bisect_right(starts, start_ns, 1) - 1 if len(starts) > 1 else 0
             covered[bucket] = covered.get(bucket, 0.0) + length_ns / 1e9
     return covered
+
+
+def _governed(connection: sqlite3.Connection, stretch: Stretch) -> int:
+    """CPU time, in ns, that the governor gave up in the stretch."""
+    rows = connection.execute(
+        f"SELECT extra FROM windows WHERE {stretch.where}"  # noqa: S608
+        " AND throttled_ns > 0 AND extra IS NOT NULL",
+        stretch.values,
+    )
+    return sum(int(msgspec.msgpack.decode(extra).get(GOVERNED, 0)) for (extra,) in rows)
 
 
 def _of_event(connection: sqlite3.Connection, stretch: Stretch, event: int) -> dict[str, int]:

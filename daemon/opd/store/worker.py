@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from opd.errors import OpdError, StoreError
-from opd.process import die_with, name_process, return_memory, started
+from opd.process import die_with, name_process, return_memory, started, trim_memory
 from opd.store import messages
 from opd.store.database import StoreGoneError
+from opd.store.metered import Meter, MeteredNames
 from opd.store.writer import StoreWriter
 
 if TYPE_CHECKING:
@@ -101,7 +102,8 @@ class Worker:
     ) -> None:
         self._connection = connection
         self._directory = directory
-        self._resolver = resolver
+        self._meter = Meter()
+        self._resolver = lambda run: MeteredNames(resolver(run), self._meter)
         self._files: collections.deque[int] = collections.deque()
         self._errors: collections.Counter[str] = collections.Counter()
         self._run = ""
@@ -144,23 +146,25 @@ class Worker:
             self._append(message.window)
             return
         try:
-            if isinstance(message, messages.Run):
+            if isinstance(message, messages.Shed):
+                self._writer.shed()
+                trim_memory()
+            elif isinstance(message, messages.Run):
                 self._run = message.run.run
-                self._writer.open_run(message.run)
+                self._meter.storing(self._writer.open_run, message.run)
             elif isinstance(message, messages.Images):
-                self._writer.add_images(
-                    [
-                        (messages.image_of(wire), self._files.popleft() if wire.file else None)
-                        for wire in message.images
-                    ]
-                )
+                images = [
+                    (messages.image_of(wire), self._files.popleft() if wire.file else None)
+                    for wire in message.images
+                ]
+                self._meter.storing(self._writer.add_images, images)
         except Exception as error:  # noqa: BLE001 - the windows that follow are refused in turn
             self._fail(error, "run" if isinstance(message, messages.Run) else "images")
 
     def _append(self, window: Window) -> None:
         """Store it or say why not: no window ends this process."""
         try:
-            receipt = self._writer.append(window)
+            receipt = self._meter.storing(self._writer.append, window)
         except StoreGoneError as error:
             # The next worker begins a new store, and gets the window again.
             self._send(messages.Line("error", f"store: {error}; a new one is begun"))
@@ -189,7 +193,13 @@ class Worker:
     def _report(self) -> None:
         self._reported = time.monotonic()
         errors = {**self._errors, **self._writer.trouble()}
-        self._send(messages.Report(os.getpid(), time.process_time(), pss_bytes(), errors))
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self._send(
+            messages.Report(
+                *(os.getpid(), time.process_time(), pss_bytes(), errors),
+                *(self._meter.cpu_seconds(), children.ru_utime + children.ru_stime),
+            )
+        )
 
     def _send(self, message: messages.ToDaemon) -> None:
         self._connection.sendall(messages.frame(message))

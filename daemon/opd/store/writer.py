@@ -213,6 +213,12 @@ class StoreWriter:
             with self._writing():
                 self._rollup.finish()
 
+    def shed(self) -> None:
+        """Forget what only saves work; frames and stacks get new numbers."""
+        self._dictionary = Dictionary(self._connection)
+        self._identities.clear()
+        self._condenser.forget()
+
     def close(self) -> None:
         """Finish, fold the write-ahead log into the file, let the next writer in."""
         try:

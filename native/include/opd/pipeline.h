@@ -50,6 +50,8 @@ int opd_pipeline_add_event(struct opd_pipeline *pipeline, const struct opd_pipel
 // event weigh `period`, whatever their records say.
 void opd_pipeline_set_period(struct opd_pipeline *pipeline, unsigned event, uint64_t period,
                              uint64_t since);
+// Keeps 1/divisor of the distinct stacks asked for; how many that is.
+uint32_t opd_pipeline_limit_stacks(struct opd_pipeline *pipeline, uint32_t divisor);
 // Ticks spent on counting hits are added there until it is set to NULL.
 void opd_pipeline_measure(struct opd_pipeline *pipeline, uint64_t *hash_ticks);
 // Kernel address ranges [start, end) in which the idle task does nothing.

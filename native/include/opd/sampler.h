@@ -71,6 +71,11 @@ int opd_sampler_stop(struct opd_sampler *sampler);
 // cannot be reached.
 int opd_sampler_set_rate(struct opd_sampler *sampler, unsigned event, uint64_t rate);
 
+// Divides the limits on distinct stacks of a window that the pipeline was made
+// with, to save memory: from now on stacks past them are cut to their leaf.
+// Returns the number of stacks, or -EINVAL.
+int opd_sampler_limit_stacks(struct opd_sampler *sampler, uint32_t divisor);
+
 // Makes the rings those of these CPUs: opens new ones, closes the others.
 // Returns how many CPUs have a ring now, or -errno when none could be opened.
 int opd_sampler_set_cpus(struct opd_sampler *sampler, const uint32_t *cpus, size_t cpu_count);
