@@ -11,6 +11,7 @@
 #define BLOCK_COLUMNS 32
 #define GROUP_COLUMNS 4
 #define DEPTH 64
+#define SFILES_LIMIT (1u << 22)
 
 // Where the columns of sample files are in a block.
 enum { AT_EVENT, AT_MODE, AT_PID, AT_THREAD, AT_CPU, AT_IMAGE, AT_COMM, AT_UNIT, AT_CGROUP };
@@ -205,6 +206,8 @@ read_block(const uint8_t *data, size_t size, uint32_t sfile_columns, struct plan
         if (columns[i].count != columns[first].count || (!wide && columns[i].width > 4))
             return -EBADMSG;
     }
+    if (columns[0].count > SFILES_LIMIT)
+        return -EBADMSG;
     const struct planes *sfile = &columns[sfile_columns + AT_SFILE];
     for (uint32_t i = 0; i < sfile->count; i++)
         if (number_at(sfile, i) >= columns[0].count)

@@ -28,6 +28,7 @@ class Hit(NamedTuple):
     tid: int = -1
     cpu: int = -1
     flags: int = 4
+    cgroup: int = 0
 
 
 IMAGES = [
@@ -55,6 +56,7 @@ def make_window(sequence, hits, start_ns=None, end_ns=None, **quality):
     rows = []
     for hit in hits:
         sfile = (hit.event, hit.mode, hit.tgid, hit.tid, hit.cpu, hit.frames[0][0], hit.comm)
+        sfile = (*sfile, hit.cgroup)
         stack = (hit.flags, hit.frames)
         rows.append(
             (
@@ -90,6 +92,7 @@ def make_window(sequence, hits, start_ns=None, end_ns=None, **quality):
         sfile_comm=b"".join(
             sfile[6].encode("utf-8", "surrogateescape").ljust(16, b"\0") for sfile in sfiles
         ),
+        sfile_cgroup=column("I", [sfile[7] for sfile in sfiles]),
         stacks=len(stacks),
         stack_start=column("I", starts),
         stack_flags=bytes(flags for flags, _frames in stacks),
