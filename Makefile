@@ -7,6 +7,7 @@ PYTHON ?= python3
 # Python remembers the compiler it was built with, which need not be here.
 export CC
 BIN := $(VENV)/bin
+PREFIX ?= /usr/local
 NATIVE := build/native
 JOBS := $(shell nproc)
 # Without it (PYTHONDONTWRITEBYTECODE) each start compiles every module: 0.3 s.
@@ -15,7 +16,7 @@ COMPILE = $(BIN)/python -m compileall -q daemon native/opd_native plugins
 NATIVE_SOURCES := $(shell find native -name '*.[ch]' -o -name CMakeLists.txt)
 C_FILES = $(shell git ls-files --cached --others --exclude-standard '*.c' '*.h' | grep -v cdef)
 
-.PHONY: help run test ctest pytest bench lint fix sanitize fuzz wheel clean
+.PHONY: help run test ctest pytest bench lint fix sanitize fuzz wheel install uninstall clean
 
 help:  ## show these targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -76,6 +77,12 @@ fuzz: $(VENV)/.dev  ## libFuzzer on every parser (needs clang; SECONDS=60 each)
 wheel: $(VENV)/.dev  ## build the wheel into dist/
 	@$(BIN)/pip wheel -q --no-deps --no-build-isolation -w dist .
 	@ls dist
+
+install: $(VENV)/.installed  ## install below PREFIX=/usr/local (DESTDIR= for packages); docs/service.md
+	@BIN=$(BIN) PYTHON=$(PYTHON) PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install
+
+uninstall:  ## remove what install put there; settings and history stay
+	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install uninstall
 
 clean:  ## remove everything that was built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
