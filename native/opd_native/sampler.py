@@ -162,6 +162,10 @@ class Sampler:
         lib.opd_sampler_stats(self._pointer, stats)
         return struct_values(stats[0])
 
+    def progress(self) -> int:
+        """Give CLOCK_MONOTONIC of the last finished drain, in ns; never waits for the thread."""
+        return int(lib.opd_sampler_progress(self._pointer))
+
     def lost(self, event: int) -> int:
         """Give the samples of an event that the rings lost so far."""
         return int(lib.opd_sampler_lost(self._pointer, event))

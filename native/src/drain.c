@@ -172,6 +172,7 @@ opd_sampler_drain(struct opd_sampler *sampler, bool everything)
     sampler->popped.cpu_ns += opd_thread_cpu() - copied;
     sampler->processed_until = everything ? now : safe;
     sampler->totals.last_progress = opd_clock_monotonic();
+    atomic_store(&sampler->progress, sampler->totals.last_progress);
 }
 
 static void

@@ -400,6 +400,12 @@ opd_sampler_stats(struct opd_sampler *sampler, struct opd_sampler_stats *stats)
 }
 
 uint64_t
+opd_sampler_progress(const struct opd_sampler *sampler)
+{
+    return atomic_load(&sampler->progress);
+}
+
+uint64_t
 opd_sampler_lost(struct opd_sampler *sampler, unsigned event)
 {
     uint64_t lost = 0;

@@ -46,6 +46,7 @@ struct opd_sampler {
     pthread_t thread;
     bool thread_started, started, paused;
     atomic_bool stopping;
+    _Atomic uint64_t progress; // CLOCK_MONOTONIC of the last finished drain
     pthread_cond_t progressed;
     uint64_t processed_until; // every record older than this was attributed
 

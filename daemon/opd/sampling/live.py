@@ -204,6 +204,10 @@ class LiveSampling:
         """Give the native statistics, and samples and idle samples in finished windows."""
         return {**self._sampler.stats(), "samples": self._samples, "idle": self._idle}
 
+    def progress(self) -> int:
+        """Give CLOCK_MONOTONIC of the last finished drain, in ns; at once, whatever hangs."""
+        return self._sampler.progress()
+
     def _event_quality(self, native: NativeWindow) -> list[dict[str, int]]:
         lost = [self._sampler.lost(event) for event in range(len(self.events))]
         before, self._lost = self._lost, lost

@@ -25,6 +25,7 @@ from opd.service.answers import Answers
 from opd.service.duties import Duties
 from opd.service.governing import Governing
 from opd.service.imports import import_in_child
+from opd.service.liveness import TURNS_A_WATCHDOG, Watchdog
 from opd.service.refusals import explain_open_failure
 from opd.service.sdnotify import Notifier
 from opd.service.signals import Signals
@@ -141,16 +142,15 @@ class Daemon:
         """Wait for signals until one of them, or ``shutdown``, ends the daemon."""
         started()
         if self._notifier.watchdog_s is not None:
-            self.duties.add("watchdog", self._notifier.watchdog_s / 2, self._feed_watchdog)
+            # Without state_lock: whoever holds it may wait for what hangs.
+            watchdog = Watchdog(self._notifier, self.log, lambda: (self.sampling, self.loop))
+            self.duties.add("watchdog", self._notifier.watchdog_s / TURNS_A_WATCHDOG, watchdog.turn)
         self.duties.add("governor", governing.EVERY_SECONDS, self.governing.tick)
         self.duties.add("memory", governing.MEMORY_EVERY_SECONDS, self.governing.memory_tick)
         while not self.ending.is_set():
             for name in signals.wait(self.duties.wait_s()):
                 self._on_signal(name)
             self.duties.run_due(self.log)
-
-    def _feed_watchdog(self) -> None:
-        self._notifier.watchdog()
 
     def _on_signal(self, name: str) -> None:
         self.log.info("signal.received", signal=name)

@@ -46,6 +46,7 @@ class WindowLoop:
         self._log = log
         self._stopwatch = stopwatch
         self._stopping = threading.Event()
+        self.turned = 0  # passes of the loop so far
         self._hand_lock = threading.Lock()
         self._thread = threading.Thread(target=self._main, name="opd-windows", daemon=True)
 
@@ -92,6 +93,7 @@ class WindowLoop:
         next_window, next_cpus = now + self.interval_s, now + CPUS_EVERY_S
         while not self._stopping.is_set():
             now = time.monotonic()
+            self.turned += 1
             try:
                 if now >= next_window:
                     # Windows missed while the machine was suspended are not made up for.

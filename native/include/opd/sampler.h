@@ -120,6 +120,10 @@ struct opd_sampler_stats {
 };
 void opd_sampler_stats(struct opd_sampler *sampler, struct opd_sampler_stats *stats);
 
+// CLOCK_MONOTONIC of the last finished drain, 0 before the first. Never waits:
+// a drain thread that hangs may hold every lock there is.
+uint64_t opd_sampler_progress(const struct opd_sampler *sampler);
+
 // Samples of one event that the rings lost so far.
 uint64_t opd_sampler_lost(struct opd_sampler *sampler, unsigned event);
 

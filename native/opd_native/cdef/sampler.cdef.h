@@ -43,6 +43,7 @@ int opd_sampler_set_cpus(struct opd_sampler *sampler, const uint32_t *cpus, size
 int opd_sampler_flush(struct opd_sampler *sampler, uint64_t until, int timeout_ms);
 int opd_sampler_take(struct opd_sampler *sampler, int timeout_ms, struct opd_window **window);
 void opd_sampler_stats(struct opd_sampler *sampler, struct opd_sampler_stats *stats);
+uint64_t opd_sampler_progress(const struct opd_sampler *sampler);
 uint64_t opd_sampler_lost(struct opd_sampler *sampler, unsigned event);
 int opd_sampler_times(struct opd_sampler *sampler, unsigned event, uint64_t *enabled,
                       uint64_t *running);

@@ -9,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-BOOT = Path(__file__).parent / "boot"
+BOOT = Path(__file__).parent / "systemd" / "boot"
 BOOT_TIMEOUT_S = 30.0
 
 
