@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from other_users import place  # noqa: F401 - a fixture of all tests
 from places import BIN, PROGRAMS
 
 READY_TIMEOUT_S = 30.0
@@ -30,13 +31,13 @@ def _environment_is_left_alone():
 class RunningDaemon:
     """A real opd with a socket and a store of its own."""
 
-    def __init__(self, directory, arguments, **popen):
+    def __init__(self, directory, arguments, program=(BIN / "opd",), **popen):
         self.directory = directory
         self.store = directory / "store"
         self.endpoint = f"ipc://{directory}/opd.sock"
         self.log_path = directory / "log"
         with self.log_path.open("ab") as log:
-            command = [str(BIN / "opd"), "--session-dir", str(self.store)]
+            command = [*map(str, program), "--session-dir", str(self.store)]
             command += ["--endpoint", self.endpoint, "--log-format", "json", *arguments]
             self.process = subprocess.Popen(command, stderr=log, **popen)
 
