@@ -30,7 +30,9 @@ class Machine:
         work = base / "boot"
         work.mkdir()
         spaces = ("--mount", "--pid", "--cgroup", "--ipc", "--uts")
-        command = ["unshare", *spaces, "--fork", "--kill-child", BOOT, work, tree]
+        # Into its cgroup first: that is to be the root of the namespace.
+        command = ["sh", "-c", 'echo $$ >"$0" && exec "$@"', self._cgroup / "cgroup.procs"]
+        command += ["unshare", *spaces, "--fork", "--kill-child", BOOT, work, tree]
         with self.log_path.open("wb") as log:
             self._process = subprocess.Popen(
                 command,
@@ -38,7 +40,6 @@ class Machine:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=self._enter_cgroup,
             )
         self._pid = 0
         try:
@@ -46,9 +47,6 @@ class Machine:
         except BaseException:
             self.stop()
             raise
-
-    def _enter_cgroup(self):
-        (self._cgroup / "cgroup.procs").write_text(str(os.getpid()))
 
     def _wait_booted(self):
         until = time.monotonic() + BOOT_TIMEOUT_S

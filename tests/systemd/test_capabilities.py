@@ -105,23 +105,3 @@ def test_tracepoints_need_dac_read_search(start_as):
     daemon = start_as(without("dac_read_search"), *event, ready=False)
     assert daemon.process.wait(30) == 77
     assert "tracing" in daemon.log()
-
-
-def test_rings_beyond_the_locked_memory_are_made_smaller(start_as, tmp_path):
-    """RLIMIT_MEMLOCK, or CAP_IPC_LOCK in its place, is what large rings need."""
-    settings = tmp_path / "opd.toml"
-    settings.write_text("[sampling]\nring_kib = 8192\n")
-    tmp_path.chmod(0o755)
-    asked = ("--config", str(settings), *EVENT)
-    low = ("prlimit", "--memlock=65536:65536")
-    sizes = {}
-    for key, capabilities in (
-        ("no", SERVICE_CAPABILITIES),
-        ("yes", (*SERVICE_CAPABILITIES, "ipc_lock")),
-    ):
-        daemon = start_as(capabilities, *asked, before=low)
-        drain = daemon.ask("status")["drain"]
-        sizes[key] = drain["ring_bytes"] // drain["cpus"]
-        assert ("rings.smaller" in daemon.log()) == (key == "no")
-        assert daemon.stop() == 0
-    assert sizes["yes"] > 8192 * 1024 > sizes["no"]

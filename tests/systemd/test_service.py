@@ -15,6 +15,7 @@ from tracing import hanging, thread_named
 UNITS = Path(__file__).parents[2] / "systemd"
 # Short enough for a test; systemd feeds on what the daemon says four times as often.
 DROP_IN = "[Service]\nWatchdogSec=3\n"
+SETTINGS = '[daemon]\ninterval = 1.0\n[sampling]\nevents = ["cpu-clock"]\n'
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def machine(tmp_path_factory):
     (drop_ins / "test.conf").write_text(DROP_IN)
     settings = tree / "etc/opd/conf.d"
     settings.mkdir(parents=True)
-    (settings / "test.toml").write_text('[daemon]\ninterval = 1.0\n[sampling]\nevents = ["cpu-clock"]\n')
+    (settings / "test.toml").write_text(SETTINGS)
     try:
         one = Machine(base, tree)
     except CannotBootError as error:
@@ -147,7 +148,7 @@ def test_reload_keeps_the_process_and_takes_new_settings(running):
 
 
 def test_killed_it_is_started_anew(running):
-    """kill -9 of the daemon: systemd starts the next, which answers; no worker is left over."""
+    """Kill -9 of the daemon: systemd starts the next, which answers; no worker is left over."""
     before = main_pid(running)
     assert running.run("kill", "-9", before)[0]
     wait_for(lambda: main_pid(running) not in (0, before))

@@ -105,9 +105,7 @@ def test_what_an_assessment_misses_is_left_out_with_a_reason(analyze, service):
 @pytest.mark.parametrize("name", ["sysusers.d/opd.conf", "tmpfiles.d/opd.conf"])
 def test_their_files_are_lines_of_their_format(name):
     """Type, name or path, and the fields that belong to them."""
-    lines = [
-        line for line in (UNITS / name).read_text().splitlines() if line and line[0] not in "#"
-    ]
+    lines = [line for line in (UNITS / name).read_text().splitlines() if line and line[0] != "#"]
     assert lines
     for line in lines:
         kind, _, rest = line.partition(" ")

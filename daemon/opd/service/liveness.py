@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import structlog
-
     from opd.sampling.live import LiveSampling
+    from opd.service.log import Logger
     from opd.service.sdnotify import Notifier
     from opd.service.windows import WindowLoop
 
@@ -49,7 +48,7 @@ class Watchdog:
     def __init__(
         self,
         notifier: Notifier,
-        log: structlog.typing.FilteringBoundLogger,
+        log: Logger,
         running: Callable[[], tuple[LiveSampling | None, WindowLoop | None]],
     ) -> None:
         self._notifier = notifier
