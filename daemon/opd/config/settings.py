@@ -203,6 +203,14 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
             le=16384,
         ),
     ] = 64
+    segments: Annotated[
+        bool,
+        _says(
+            "Write each hour that is over as a Parquet file into segments/ of the session"
+            " directory, for long ranges in `opctl sql` and for other engines.",
+            "true or false",
+        ),
+    ] = True
 
 
 class GovernorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -19,7 +19,7 @@ from opd.query.server import Server
 from opd.sampling.kernel import boot_id, kernel_build_id
 from opd.sampling.live import LiveSampling, this_host
 from opd.sampling.window import RunInfo
-from opd.service import governing
+from opd.service import governing, segments
 from opd.service import log as logging
 from opd.service.answers import Answers
 from opd.service.duties import Duties
@@ -28,6 +28,7 @@ from opd.service.imports import import_in_child
 from opd.service.liveness import TURNS_A_WATCHDOG, Watchdog
 from opd.service.refusals import explain_open_failure
 from opd.service.sdnotify import Notifier
+from opd.service.segments import SegmentDuty
 from opd.service.signals import Signals
 from opd.service.status import flat, published_stats
 from opd.service.stopwatch import Stopwatch
@@ -81,6 +82,7 @@ class Daemon:
         self.store_trouble = ""  # the last reason why a window was not stored
         self._notifier = Notifier.from_environment()
         self.duties = Duties()
+        self.segments = SegmentDuty(self.directory, self.log, enabled=config.store.segments)
         self.started = time.monotonic()
         self.start_cpu_ns = 0  # of the main thread, until ready
         self.ending = threading.Event()
@@ -147,6 +149,7 @@ class Daemon:
             self.duties.add("watchdog", self._notifier.watchdog_s / TURNS_A_WATCHDOG, watchdog.turn)
         self.duties.add("governor", governing.EVERY_SECONDS, self.governing.tick)
         self.duties.add("memory", governing.MEMORY_EVERY_SECONDS, self.governing.memory_tick)
+        self.duties.add("segments", segments.EVERY_S, self.segments.run)
         while not self.ending.is_set():
             for name in signals.wait(self.duties.wait_s()):
                 self._on_signal(name)
@@ -168,6 +171,7 @@ class Daemon:
         """Dump, close, wait for every child. Never raises for what has not been started."""
         self._notifier.stopping()
         self._stop_sampling()
+        self.segments.stop()
         if not self.link.close(CLOSE_TIMEOUT_S):
             self.log.error("store.incomplete", **flat(self.link.stats()))
         self._server.stop()
@@ -255,6 +259,7 @@ class Daemon:
         ]
         if fixed:
             self.log.warning("config.needs_restart", keys=fixed)
+        self.segments.enabled = config.store.segments
         if self.loop is not None:
             self.loop.interval_s = config.daemon.interval
         if config.sampling != before.sampling and self.replay is None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 FOLDER = "segments"
+SPILL_NAME = ".spill"
 HOUR_NS = 3_600_000_000_000
 
 _HOUR_FORM = "%Y%m%dT%H"
