@@ -19,8 +19,8 @@ from msgspec import structs
 
 from opd.errors import OpdError, RecordFileError
 from opd.process import die_with, name_process
-from opd.sampling.live import image_info, make_window
-from opd.sampling.window import MODE_KERNEL, EventInfo, RunInfo
+from opd.sampling.live import cgroup_infos, image_info, make_window
+from opd.sampling.window import LABELS, MODE_KERNEL, EventInfo, RunInfo
 from opd.store.writer import StoreWriter
 from opd.symbols.resolver import Resolver
 from opd_native.importer import Importer
@@ -238,6 +238,8 @@ class _Import:
         while images:
             self._writer.add_images([(image_info(image), None) for image in images])
             images = self._importer.take_images()
+        while cgroups := self._importer.take_cgroups():
+            self._writer.add_cgroups(cgroup_infos(cgroups))
         stats, before = self._data.stats(), self._stats
         self._stats = stats
         lost = stats.lost + stats.lost_samples - before.lost - before.lost_samples
@@ -251,6 +253,7 @@ class _Import:
             "stack_truncated",
             "unwind_failed",
             "inexact_ip",
+            *LABELS,
         )
         quality = {
             **{key: counts[key] for key in names},

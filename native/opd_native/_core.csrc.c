@@ -1,3 +1,4 @@
+#include "opd/cgroup.h"
 #include "opd/condense.h"
 #include "opd/demangle.h"
 #include "opd/elf.h"

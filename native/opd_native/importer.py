@@ -8,7 +8,14 @@ from typing import Any, Self
 
 from opd_native._core import ffi, lib
 from opd_native.errors import check
-from opd_native.pipeline import NativeImage, NativeWindow, take_images, unpack_window
+from opd_native.pipeline import (
+    NativeCgroup,
+    NativeImage,
+    NativeWindow,
+    take_cgroups,
+    take_images,
+    unpack_window,
+)
 
 FOREVER = 2**64 - 1
 
@@ -67,6 +74,10 @@ class Importer:
     def take_images(self) -> list[NativeImage]:
         """Take the images first seen since the last call; none has an fd."""
         return take_images(self._pipeline)
+
+    def take_cgroups(self) -> list[NativeCgroup]:
+        """Take the cgroups first seen, and those never mentioned again, since the last call."""
+        return take_cgroups(self._pipeline)
 
     def add_build_id(self, path: str, build_id: str) -> None:
         """Tell the build-id (hex) of the images of a path."""

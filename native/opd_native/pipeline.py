@@ -23,6 +23,7 @@ _COLUMNS = (
     ("sfile_tid", 4, "sfiles"),
     ("sfile_cpu", 4, "sfiles"),
     ("sfile_image", 4, "sfiles"),
+    ("sfile_cgroup", 4, "sfiles"),
     ("sfile_comm", COMM_SIZE, "sfiles"),
     ("stack_flags", 1, "stacks"),
     ("frame_image", 4, "frames"),
@@ -58,6 +59,13 @@ class NativeImage(NamedTuple):
     start: int
     end: int
     fd: int
+
+
+class NativeCgroup(NamedTuple):
+    """One cgroup; ``path`` is None when no later window mentions ``uid``."""
+
+    uid: int
+    path: str | None
 
 
 def struct_values(struct: Any) -> dict[str, Any]:
@@ -114,3 +122,14 @@ def take_images(pipeline: Any, room: int = 256) -> list[NativeImage]:
         image.fd = -1  # ours now
         lib.opd_image_release(out + i)
     return images
+
+
+def take_cgroups(pipeline: Any, room: int = 256) -> list[NativeCgroup]:
+    """Take the cgroups first seen, or seen last, since the last call, at most ``room``."""
+    out = ffi.new("struct opd_cgroup[]", room)
+    cgroups = []
+    for i in range(lib.opd_pipeline_cgroups(pipeline, out, room)):
+        path = None if out[i].path == ffi.NULL else os.fsdecode(ffi.string(out[i].path))
+        cgroups.append(NativeCgroup(out[i].uid, path))
+        lib.opd_cgroup_release(out + i)
+    return cgroups

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from opd_native._core import ffi, lib
 from opd_native.errors import check
-from opd_native.pipeline import NativeImage, NativeWindow, struct_values, take_images, unpack_window
+from opd_native.pipeline import (
+    NativeCgroup,
+    NativeImage,
+    NativeWindow,
+    struct_values,
+    take_cgroups,
+    take_images,
+    unpack_window,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -155,6 +163,10 @@ class Sampler:
     def take_images(self) -> list[NativeImage]:
         """Take the images first seen since the last call; their fds are the caller's."""
         return take_images(self._pipeline)
+
+    def take_cgroups(self) -> list[NativeCgroup]:
+        """Take the cgroups first seen, and those never mentioned again, since the last call."""
+        return take_cgroups(self._pipeline)
 
     def stats(self) -> dict[str, Any]:
         """Give ``struct opd_sampler_stats`` by name; times in ns, memory in bytes."""

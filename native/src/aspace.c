@@ -14,6 +14,7 @@ struct opd_process {
     uint32_t threads;       // living and lingering ones that point here
     uint64_t snapshot_time; // older records are already in `maps`
     struct opd_maps *maps;
+    struct opd_label label;
 };
 
 struct opd_thread {
@@ -175,6 +176,7 @@ get_thread(struct opd_spaces *spaces, uint32_t pid, uint32_t tid)
             return NULL;
         }
         process->pid = pid;
+        process->label.stale = true;
         struct opd_process **chain = &spaces->processes[chain_of(pid, spaces->process_chains)];
         process->next = *chain;
         *chain = process;
@@ -198,6 +200,26 @@ set_comm(struct opd_thread *thread, const char *comm)
     memset(thread->comm, 0, sizeof thread->comm);
     memcpy(thread->comm, comm, strnlen(comm, sizeof thread->comm - 1));
     thread->named = true;
+}
+
+// A new process is where its parent is. How that is known is known of the
+// child only as far as its own samples can tell.
+static void
+inherit_label(struct opd_label *child, const struct opd_process *parent, uint64_t time)
+{
+    *child = (struct opd_label){.stale = true, .born = time};
+    if (parent == NULL)
+        return;
+    const struct opd_label *from = &parent->label;
+    child->id = from->id;
+    child->cgroup = from->cgroup;
+    child->how = from->how == OPD_LABEL_READ ? OPD_LABEL_INHERITED : from->how;
+    child->stale = from->stale;
+    child->parent = from->stale ? parent->pid : 0;
+    if (from->how == OPD_LABEL_EXACT)
+        child->next = UINT64_MAX;
+    else if (!from->stale)
+        child->next = time + OPD_LABEL_SETTLED_NS;
 }
 
 void
@@ -231,10 +253,11 @@ opd_spaces_fork(struct opd_spaces *spaces, const struct opd_fork *fork, uint64_t
         parent = find_thread(spaces, fork->parent_pid);
     if (parent != NULL && parent->named)
         set_comm(thread, parent->comm);
-    if (new_process && !fork->own_maps) {
+    if (new_process) {
         struct opd_process *source = find_process(spaces, fork->parent_pid);
-        if (source != NULL)
+        if (source != NULL && !fork->own_maps)
             thread->process->maps = opd_maps_share(source->maps);
+        inherit_label(&thread->process->label, source, time);
     }
 }
 
@@ -250,6 +273,14 @@ opd_spaces_comm(struct opd_spaces *spaces, uint32_t pid, uint32_t tid, const cha
     if (exec) {
         opd_maps_drop(thread->process->maps);
         thread->process->maps = NULL;
+        // Managers move a process between its fork and its exec.
+        struct opd_label *label = &thread->process->label;
+        label->born = time;
+        if (label->how != OPD_LABEL_EXACT) {
+            label->how = label->how == OPD_LABEL_READ ? OPD_LABEL_INHERITED : label->how;
+            label->stale = true;
+            label->next = 0;
+        }
     }
 }
 
@@ -307,6 +338,8 @@ opd_spaces_snapshot_begin(struct opd_spaces *spaces, uint32_t pid, uint64_t time
     opd_maps_drop(process->maps);
     process->maps = NULL;
     process->snapshot_time = time;
+    if (process->label.born == 0)
+        process->label.born = time;
 }
 
 void
@@ -343,6 +376,31 @@ const struct opd_maps *
 opd_thread_maps(const struct opd_thread *thread)
 {
     return thread->process->maps;
+}
+
+struct opd_label *
+opd_thread_label(const struct opd_thread *thread)
+{
+    return &thread->process->label;
+}
+
+struct opd_label *
+opd_spaces_label(struct opd_spaces *spaces, uint32_t pid)
+{
+    struct opd_process *process = find_process(spaces, pid);
+    return process != NULL ? &process->label : NULL;
+}
+
+size_t
+opd_spaces_cgroups(const struct opd_spaces *spaces, uint32_t *out, size_t room)
+{
+    size_t count = 0;
+    for (uint32_t i = 0; i < spaces->process_chains; i++)
+        for (const struct opd_process *process = spaces->processes[i]; process != NULL;
+             process = process->next, count++)
+            if (count < room)
+                out[count] = process->label.cgroup;
+    return count;
 }
 
 void

@@ -206,6 +206,19 @@ opd_attribute_sample(struct opd_pipeline *pipeline, unsigned event, const struct
         }
     }
 
+    uint32_t cgroup = OPD_CGROUP_UNKNOWN;
+    uint8_t how = OPD_LABEL_UNKNOWN;
+    if (thread != NULL) {
+        struct opd_label *label = opd_thread_label(thread);
+        if (record->u.sample.cgroup != label->id || record->time >= label->next)
+            opd_label_refresh(pipeline, label, record);
+        cgroup = label->cgroup;
+        how = label->how;
+    } else if (record->pid == 0 && (pipeline->proc_root != NULL || record->has & OPD_HAS_CGROUP)) {
+        cgroup = OPD_CGROUP_ROOT; // the idle task and what interrupts it
+        how = OPD_LABEL_EXACT;
+    }
+
     struct opd_sfile_key sfile = {
         .event = (uint16_t)event,
         .mode = kernel,
@@ -213,6 +226,7 @@ opd_attribute_sample(struct opd_pipeline *pipeline, unsigned event, const struct
         .tid = pipeline->options.separate_thread ? (int32_t)record->tid : -1,
         .cpu = pipeline->options.separate_cpu ? (int32_t)record->cpu : -1,
         .image = memo->image,
+        .cgroup = cgroup,
     };
     if (record->pid == 0)
         memcpy(sfile.comm, "swapper", 8);
@@ -233,6 +247,7 @@ opd_attribute_sample(struct opd_pipeline *pipeline, unsigned event, const struct
         return;
     }
     of_event->samples++;
+    of_event->labels[how]++;
     if (memo->degraded & DEGRADED_NO_MAPPING)
         of_event->no_mapping++;
     if (memo->degraded & DEGRADED_TRUNCATED)

@@ -29,6 +29,7 @@ opd_pipeline_defaults(struct opd_pipeline_options *options)
         .stack_bytes = 64u << 20,
         .sfile_limit = 1u << 17,
         .image_limit = 1u << 16,
+        .cgroup_limit = 1u << 14,
         .spaces = {.processes = 1u << 17, .threads = 1u << 18, .mappings = 8192},
     };
 }
@@ -51,9 +52,13 @@ opd_pipeline_create(const struct opd_pipeline_options *options)
     pipeline->spaces = opd_spaces_create(&options->spaces);
     pipeline->images = opd_images_create(options->image_limit);
     pipeline->pair = opd_hash_pair_create(options->hash_buckets, options->hash_limit);
-    bool complete = pipeline->spaces && pipeline->images && pipeline->pair;
+    pipeline->cgroups = opd_cgroups_create(options->cgroup_limit);
+    bool complete = pipeline->spaces && pipeline->images && pipeline->pair && pipeline->cgroups;
     if (options->proc_root != NULL) {
         pipeline->proc_root = strdup(options->proc_root);
+        pipeline->hierarchy = opd_hierarchy_open(options->proc_root);
+        if (pipeline->hierarchy != NULL && pipeline->cgroups != NULL)
+            opd_cgroups_set_id(pipeline->cgroups, opd_hierarchy_root(pipeline->hierarchy), "/");
         complete = complete && pipeline->proc_root;
     }
     for (int i = 0; i < 2; i++) {
@@ -86,6 +91,8 @@ opd_pipeline_destroy(struct opd_pipeline *pipeline)
     opd_hash_pair_destroy(pipeline->pair);
     opd_spaces_destroy(pipeline->spaces);
     opd_images_destroy(pipeline->images);
+    opd_cgroups_destroy(pipeline->cgroups);
+    opd_hierarchy_close(pipeline->hierarchy);
     opd_maps_drop(pipeline->kernel_maps);
     free(pipeline->idle_starts);
     free(pipeline->idle_ends);
@@ -405,6 +412,9 @@ opd_pipeline_feed(struct opd_pipeline *pipeline, unsigned event, const struct op
     case OPD_RECORD_KSYMBOL:
         feed_ksymbol(pipeline, record);
         break;
+    case OPD_RECORD_CGROUP:
+        opd_cgroups_set_id(pipeline->cgroups, record->u.cgroup.id, record->u.cgroup.path);
+        break;
     default:
         break;
     }
@@ -421,6 +431,8 @@ opd_pipeline_stats(const struct opd_pipeline *pipeline, struct opd_pipeline_stat
     opd_images_stats(pipeline->images, &stats->images);
     opd_spaces_stats(pipeline->spaces, &stats->spaces);
     opd_hash_pair_stats(pipeline->pair, &stats->hash);
+    stats->labels = pipeline->labels;
+    opd_cgroups_stats(pipeline->cgroups, &stats->labels.cgroups);
     stats->memo_hits = pipeline->memo_hits;
     stats->memo_misses = pipeline->memo_misses;
     stats->snapshots = pipeline->snapshots;

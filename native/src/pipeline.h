@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "maps.h"
+#include "opd/cgroup.h"
 #include "opd/intern.h"
 #include "opd/pipeline.h"
 
@@ -17,9 +18,10 @@ struct opd_sfile_key {
     uint8_t reserved;
     int32_t tgid, tid, cpu;
     uint32_t image;
+    uint32_t cgroup;
     char comm[OPD_COMM_SIZE];
 };
-_Static_assert(sizeof(struct opd_sfile_key) == 36, "interned as bytes: no padding");
+_Static_assert(sizeof(struct opd_sfile_key) == 40, "interned as bytes: no padding");
 
 // One frame as interned behind a word of flags; an address in two halves
 // keeps the string 4-byte aligned without padding.
@@ -91,6 +93,12 @@ struct opd_pipeline {
     struct opd_build_id_entry *build_ids;
     size_t build_id_count;
 
+    struct opd_cgroups *cgroups;
+    struct opd_hierarchy *hierarchy; // NULL: ids in samples tell nothing but by records
+    uint64_t reads_second;           // event time in which `reads` were made
+    uint32_t reads;                  // of /proc for labels
+    struct opd_labels_stats labels;
+
     struct opd_hash_pair *pair;
     struct opd_tables tables[2];
     unsigned active; // index into tables; the feeder's
@@ -105,6 +113,9 @@ struct opd_pipeline {
 
 void opd_attribute_sample(struct opd_pipeline *pipeline, unsigned event,
                           const struct opd_record *record);
+// Decides the label of a process anew, for a sample of it.
+void opd_label_refresh(struct opd_pipeline *pipeline, struct opd_label *label,
+                       const struct opd_record *record);
 void opd_pipeline_snapshot_one(struct opd_pipeline *pipeline, uint32_t pid);
 
 #endif

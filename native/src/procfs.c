@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "opd/cgroup.h"
+
 #define PROCESSES_BETWEEN_PAUSES 32
 #define MAPS_BUFFER 65536
 
@@ -228,6 +230,42 @@ opd_procfs_snapshot(const char *proc_root, uint32_t pid, struct opd_spaces *spac
     if (lines == 0 && other != 0)
         lines = snapshot_maps(proc_root, pid, other, spaces, images);
     return lines < 0 ? lines : 0;
+}
+
+// Whether a task has begun to exit, from its stat's flags.
+static bool
+is_exiting(const char *folder)
+{
+    enum { FLAGS_AFTER_NAME = 7, EXITING = 4 }; // PF_EXITING of the kernel
+    char path[512], stat[1024];
+    snprintf(path, sizeof path, "%s/stat", folder);
+    if (read_small(path, stat, sizeof stat) <= 0)
+        return true;
+    const char *field = strrchr(stat, ')');
+    for (int i = 0; i < FLAGS_AFTER_NAME && field != NULL; i++)
+        field = strchr(field + 1, ' ');
+    return field == NULL || (strtoul(field, NULL, 10) & EXITING) != 0;
+}
+
+int
+opd_procfs_cgroup(const char *proc_root, uint32_t pid, uint32_t tid, char *path, size_t size)
+{
+    char folder[400], file[512], text[16384];
+    for (int attempt = 0; attempt < (pid == tid ? 1 : 2); attempt++) {
+        if (attempt == 0)
+            snprintf(folder, sizeof folder, "%s/%u", proc_root, pid);
+        else
+            snprintf(folder, sizeof folder, "%s/%u/task/%u", proc_root, pid, tid);
+        snprintf(file, sizeof file, "%s/cgroup", folder);
+        ssize_t got = read_small(file, text, sizeof text);
+        if (got < 0)
+            return got == -ENOENT ? -ESRCH : (int)got;
+        int rc = opd_cgroup_choose(text, (size_t)got, path, size);
+        // An exiting task has left the cgroups of version 1 already.
+        if (rc != 0 || strcmp(path, "/") != 0 || !is_exiting(folder))
+            return rc;
+    }
+    return -ESRCH;
 }
 
 int

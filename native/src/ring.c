@@ -21,17 +21,17 @@
 // Only events by frequency say their period: a software event of a fixed one
 // that is asked for it makes a sample of every single occurrence.
 static uint64_t
-sample_type(bool callchain, bool frequency)
+sample_type(unsigned fields)
 {
-    return SAMPLE_TYPE | (callchain ? PERF_SAMPLE_CALLCHAIN : 0) |
-           (frequency ? PERF_SAMPLE_PERIOD : 0);
+    return SAMPLE_TYPE | (fields & OPD_RING_CALLCHAIN ? PERF_SAMPLE_CALLCHAIN : 0) |
+           (fields & OPD_RING_CGROUP ? PERF_SAMPLE_CGROUP : 0) |
+           (fields & OPD_RING_PERIOD ? PERF_SAMPLE_PERIOD : 0);
 }
 
 void
-opd_ring_layout(struct opd_record_layout *layout, bool callchain, bool frequency)
+opd_ring_layout(struct opd_record_layout *layout, unsigned fields)
 {
-    *layout = (struct opd_record_layout){.sample_type = sample_type(callchain, frequency),
-                                         .sample_id_all = true};
+    *layout = (struct opd_record_layout){.sample_type = sample_type(fields), .sample_id_all = true};
 }
 
 int
@@ -51,17 +51,37 @@ opd_ring_open_event(struct perf_event_attr *attr, int pid, uint32_t cpu)
 }
 
 void
-opd_ring_common_attr(struct perf_event_attr *attr, bool callchain)
+opd_ring_common_attr(struct perf_event_attr *attr, unsigned fields)
 {
     memset(attr, 0, sizeof *attr);
     attr->size = sizeof *attr;
-    attr->sample_type = sample_type(callchain, false);
+    attr->sample_type = sample_type(fields);
     attr->read_format =
         PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING | PERF_FORMAT_LOST;
     attr->sample_id_all = 1;
     attr->use_clockid = 1;
     attr->clockid = CLOCK_MONOTONIC;
     attr->disabled = 1;
+}
+
+bool
+opd_ring_can_cgroup(void)
+{
+    struct perf_event_attr attr;
+    opd_ring_common_attr(&attr, OPD_RING_CGROUP);
+    attr.type = PERF_TYPE_SOFTWARE;
+    attr.config = PERF_COUNT_SW_DUMMY;
+    attr.exclude_kernel = attr.exclude_hv = 1;
+    attr.cgroup = attr.task = 1;
+    for (int attempt = 0; attempt < 2; attempt++) {
+        long fd = syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+        if (fd >= 0)
+            close((int)fd);
+        if (fd >= 0 || errno != EINVAL)
+            return true; // what is not permitted shows when the real one is opened
+        attr.read_format &= ~(uint64_t)PERF_FORMAT_LOST;
+    }
+    return false;
 }
 
 static int
@@ -71,7 +91,8 @@ take_id(struct opd_ring_event *event)
 }
 
 int
-opd_ring_open(struct opd_ring *ring, uint32_t cpu, size_t data_bytes, bool callchain, bool targeted)
+opd_ring_open(struct opd_ring *ring, uint32_t cpu, size_t data_bytes, unsigned fields,
+              bool targeted)
 {
     struct perf_event_attr attr;
     memset(ring, 0, sizeof *ring);
@@ -80,7 +101,7 @@ opd_ring_open(struct opd_ring *ring, uint32_t cpu, size_t data_bytes, bool callc
     ring->map = MAP_FAILED;
     ring->targeted = targeted;
 
-    opd_ring_common_attr(&attr, callchain);
+    opd_ring_common_attr(&attr, fields);
     attr.type = PERF_TYPE_SOFTWARE;
     attr.config = PERF_COUNT_SW_DUMMY;
     attr.sample_period = 1;
@@ -89,6 +110,7 @@ opd_ring_open(struct opd_ring *ring, uint32_t cpu, size_t data_bytes, bool callc
     } else {
         attr.mmap = attr.mmap2 = attr.comm = attr.comm_exec = attr.task = 1;
         attr.ksymbol = attr.bpf_event = 1;
+        attr.cgroup = (fields & OPD_RING_CGROUP) != 0;
     }
     attr.watermark = 1;
     attr.wakeup_watermark = (uint32_t)(data_bytes / 4);
@@ -114,10 +136,10 @@ opd_ring_open(struct opd_ring *ring, uint32_t cpu, size_t data_bytes, bool callc
 }
 
 void
-opd_ring_event_attr(struct perf_event_attr *out, const struct opd_event_attr *event, bool callchain)
+opd_ring_event_attr(struct perf_event_attr *out, const struct opd_event_attr *event,
+                    unsigned fields)
 {
-    opd_ring_common_attr(out, callchain);
-    out->sample_type = sample_type(callchain, event->frequency);
+    opd_ring_common_attr(out, fields | (event->frequency ? OPD_RING_PERIOD : 0));
     out->type = event->type;
     out->config = event->config;
     out->config1 = event->config1;
@@ -132,10 +154,10 @@ opd_ring_event_attr(struct perf_event_attr *out, const struct opd_event_attr *ev
 }
 
 int
-opd_ring_add(struct opd_ring *ring, const struct opd_event_attr *event, bool callchain)
+opd_ring_add(struct opd_ring *ring, const struct opd_event_attr *event, unsigned fields)
 {
     struct perf_event_attr attr;
-    opd_ring_event_attr(&attr, event, callchain);
+    opd_ring_event_attr(&attr, event, fields);
 
     struct opd_ring_event *slot = &ring->events[ring->event_count];
     memset(slot, 0, sizeof *slot);

@@ -43,16 +43,21 @@ struct opd_ring {
     size_t task_count, task_room;
 };
 
-// What every event here is opened with; samples of those by frequency have one
-// field more. All else about records is the same.
-void opd_ring_layout(struct opd_record_layout *layout, bool callchain, bool frequency);
+// What every event here is opened with: `fields` of samples beside those that
+// are always there. All else about records is the same.
+#define OPD_RING_CALLCHAIN 1u
+#define OPD_RING_CGROUP 2u
+#define OPD_RING_PERIOD 4u // only events by frequency have it
+// Whether the kernel knows PERF_SAMPLE_CGROUP and its records (since 5.7).
+bool opd_ring_can_cgroup(void);
+void opd_ring_layout(struct opd_record_layout *layout, unsigned fields);
 
 // Opens the side-band event of `cpu` and maps its ring. 0 or -errno. For
 // targets the ring belongs to an event of this process that counts nothing.
-int opd_ring_open(struct opd_ring *ring, uint32_t cpu, size_t data_bytes, bool callchain,
+int opd_ring_open(struct opd_ring *ring, uint32_t cpu, size_t data_bytes, unsigned fields,
                   bool targeted);
 // Opens one more event, redirected into the ring, disabled. 0 or -errno.
-int opd_ring_add(struct opd_ring *ring, const struct opd_event_attr *attr, bool callchain);
+int opd_ring_add(struct opd_ring *ring, const struct opd_event_attr *attr, unsigned fields);
 void opd_ring_remove_last(struct opd_ring *ring);
 void opd_ring_close(struct opd_ring *ring);
 int opd_ring_enable(struct opd_ring *ring, bool enable);
@@ -73,7 +78,7 @@ unsigned opd_ring_event_number(const struct opd_ring *ring, uint64_t id);
 // Opens the side-band (attr NULL) or event `number` of one thread on this
 // CPU, for it and the threads and processes it will make. 0 or -errno.
 int opd_ring_add_task(struct opd_ring *ring, uint32_t tid, unsigned number,
-                      const struct opd_event_attr *attr, bool callchain);
+                      const struct opd_event_attr *attr, unsigned fields);
 // Closes all of a thread's events; what they lost stays counted.
 void opd_ring_remove_task(struct opd_ring *ring, uint32_t tid);
 struct opd_ring_task *opd_ring_find_task(const struct opd_ring *ring, uint64_t id);
@@ -81,9 +86,9 @@ void opd_ring_close_tasks(struct opd_ring *ring);
 
 // What ring.c and ring_task.c both open events with.
 struct perf_event_attr;
-void opd_ring_common_attr(struct perf_event_attr *attr, bool callchain);
+void opd_ring_common_attr(struct perf_event_attr *attr, unsigned fields);
 void opd_ring_event_attr(struct perf_event_attr *attr, const struct opd_event_attr *event,
-                         bool callchain);
+                         unsigned fields);
 int opd_ring_open_event(struct perf_event_attr *attr, int pid, uint32_t cpu);
 
 #endif

@@ -50,7 +50,7 @@ open_task(const struct opd_ring *ring, struct perf_event_attr *attr, struct opd_
 
 int
 opd_ring_add_task(struct opd_ring *ring, uint32_t tid, unsigned number,
-                  const struct opd_event_attr *event, bool callchain)
+                  const struct opd_event_attr *event, unsigned fields)
 {
     struct perf_event_attr attr;
     struct opd_ring_task task = {.tid = tid, .event = number};
@@ -63,9 +63,9 @@ opd_ring_add_task(struct opd_ring *ring, uint32_t tid, unsigned number,
         ring->task_room = room;
     }
     if (event != NULL) {
-        opd_ring_event_attr(&attr, event, callchain);
+        opd_ring_event_attr(&attr, event, fields);
     } else {
-        opd_ring_common_attr(&attr, callchain);
+        opd_ring_common_attr(&attr, fields);
         attr.type = PERF_TYPE_SOFTWARE;
         attr.config = PERF_COUNT_SW_DUMMY;
         attr.sample_period = 1;

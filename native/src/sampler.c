@@ -48,8 +48,6 @@ opd_sampler_create(const struct opd_sampler_options *options, const uint32_t *cp
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&sampler->progressed, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    opd_ring_layout(&sampler->layout, options->pipeline.callchain, false);
-    opd_ring_layout(&sampler->layout_frequency, options->pipeline.callchain, true);
 
     // Streams are ring numbers; room for CPUs that come later.
     sampler->ring_room = cpu_count < 64 ? 64 : cpu_count * 2;
@@ -57,6 +55,12 @@ opd_sampler_create(const struct opd_sampler_options *options, const uint32_t *cp
     sampler->polls = calloc(sampler->ring_room + 1, sizeof *sampler->polls);
     sampler->copy = malloc(options->ring_bytes);
     sampler->pipeline = opd_pipeline_create(&options->pipeline);
+    sampler->fields = options->pipeline.callchain ? OPD_RING_CALLCHAIN : 0;
+    if (sampler->pipeline != NULL && opd_pipeline_knows_ids(sampler->pipeline) &&
+        opd_ring_can_cgroup())
+        sampler->fields |= OPD_RING_CGROUP;
+    opd_ring_layout(&sampler->layout, sampler->fields);
+    opd_ring_layout(&sampler->layout_frequency, sampler->fields | OPD_RING_PERIOD);
     sampler->order = opd_order_create((unsigned)sampler->ring_room, options->order_bytes);
     if (sampler->wake_fd >= 0 && sampler->rings && sampler->polls && sampler->copy &&
         sampler->pipeline && sampler->order) {
@@ -109,16 +113,16 @@ opd_sampler_destroy(struct opd_sampler *sampler)
 static int
 open_ring(struct opd_sampler *sampler, uint32_t cpu)
 {
-    bool callchain = sampler->options.pipeline.callchain;
+    unsigned fields = sampler->fields;
     if (sampler->ring_count >= sampler->ring_room)
         return -ENOSPC;
     struct opd_ring *ring = &sampler->rings[sampler->ring_count];
     int rc =
-        opd_ring_open(ring, cpu, sampler->options.ring_bytes, callchain, sampler->options.targeted);
+        opd_ring_open(ring, cpu, sampler->options.ring_bytes, fields, sampler->options.targeted);
     if (rc != 0)
         return rc;
     for (unsigned i = 0; rc == 0 && i < sampler->attr_count; i++)
-        rc = opd_ring_add(ring, &sampler->attrs[i], callchain);
+        rc = opd_ring_add(ring, &sampler->attrs[i], fields);
     if (rc == 0)
         rc = opd_sampler_open_targets(sampler, ring);
     if (rc == 0 && sampler->started)
@@ -215,14 +219,14 @@ opd_sampler_limit_stacks(struct opd_sampler *sampler, uint32_t divisor)
 int
 opd_sampler_add_event(struct opd_sampler *sampler, const struct opd_event_attr *attr)
 {
-    bool callchain = sampler->options.pipeline.callchain;
+    unsigned fields = sampler->fields;
     if (sampler->attr_count >= OPD_EVENTS_MAX)
         return -ENOSPC;
     int rc = 0;
     size_t done = 0;
     pthread_mutex_lock(&sampler->lock);
     for (; rc == 0 && done < sampler->ring_count; done++)
-        rc = opd_ring_add(&sampler->rings[done], attr, callchain);
+        rc = opd_ring_add(&sampler->rings[done], attr, fields);
     if (rc != 0) {
         for (size_t i = 0; i + 1 < done; i++)
             opd_ring_remove_last(&sampler->rings[i]);

@@ -31,6 +31,7 @@ struct opd_sampler {
     struct opd_order *order;
     struct opd_record_layout layout; // of samples of a fixed period, and of all that are none
     struct opd_record_layout layout_frequency;
+    unsigned fields; // of samples, OPD_RING_*
     struct opd_event_attr attrs[OPD_EVENTS_MAX];
     unsigned attr_count;
 

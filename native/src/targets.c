@@ -15,10 +15,10 @@
 static int
 open_on(struct opd_sampler *sampler, struct opd_ring *ring, uint32_t tid)
 {
-    bool callchain = sampler->options.pipeline.callchain;
-    int rc = opd_ring_add_task(ring, tid, 0, NULL, callchain);
+    unsigned fields = sampler->fields;
+    int rc = opd_ring_add_task(ring, tid, 0, NULL, fields);
     for (unsigned i = 0; rc == 0 && i < sampler->attr_count; i++)
-        rc = opd_ring_add_task(ring, tid, i, &sampler->attrs[i], callchain);
+        rc = opd_ring_add_task(ring, tid, i, &sampler->attrs[i], fields);
     return rc;
 }
 
@@ -126,11 +126,11 @@ opd_sampler_open_targets(struct opd_sampler *sampler, struct opd_ring *ring)
 int
 opd_sampler_add_target_event(struct opd_sampler *sampler, unsigned number)
 {
-    bool callchain = sampler->options.pipeline.callchain;
+    unsigned fields = sampler->fields;
     for (size_t i = 0; i < sampler->target_count; i++)
         for (size_t j = 0; j < sampler->ring_count; j++) {
             int rc = opd_ring_add_task(&sampler->rings[j], sampler->targets[i].tid, number,
-                                       &sampler->attrs[number], callchain);
+                                       &sampler->attrs[number], fields);
             if (rc != 0 && rc != -ESRCH)
                 return rc;
         }

@@ -31,6 +31,21 @@ recycle_images(struct opd_pipeline *pipeline)
     pthread_mutex_unlock(&pipeline->image_lock);
 }
 
+// The same for cgroups, of those that no process is in any more.
+static void
+recycle_cgroups(struct opd_pipeline *pipeline)
+{
+    opd_cgroups_turn(pipeline->cgroups);
+    if (!opd_cgroups_is_full(pipeline->cgroups))
+        return;
+    size_t room = opd_spaces_cgroups(pipeline->spaces, NULL, 0);
+    uint32_t *used = malloc((room + 1) * sizeof *used);
+    if (used == NULL)
+        return; // at the next window
+    opd_cgroups_sweep(pipeline->cgroups, used, opd_spaces_cgroups(pipeline->spaces, used, room));
+    free(used);
+}
+
 void
 opd_pipeline_poll(struct opd_pipeline *pipeline)
 {
@@ -42,6 +57,7 @@ opd_pipeline_poll(struct opd_pipeline *pipeline)
     pipeline->window++;
     opd_hash_pair_poll(pipeline->pair);
     recycle_images(pipeline);
+    recycle_cgroups(pipeline);
 }
 
 static size_t
@@ -74,6 +90,7 @@ window_alloc(uint32_t rows, uint32_t sfiles, uint32_t stacks, uint32_t frames, u
         COLUMN(sfile_tid, sfiles);
         COLUMN(sfile_cpu, sfiles);
         COLUMN(sfile_image, sfiles);
+        COLUMN(sfile_cgroup, sfiles);
         COLUMN(sfile_comm, (size_t)sfiles * OPD_COMM_SIZE);
         COLUMN(stack_start, (size_t)stacks + 1);
         COLUMN(stack_flags, stacks);
@@ -107,6 +124,7 @@ pack_sfiles(struct opd_window *window, const struct opd_intern *sfiles)
         window->sfile_tid[i] = key->tid;
         window->sfile_cpu[i] = key->cpu;
         window->sfile_image[i] = key->image;
+        window->sfile_cgroup[i] = key->cgroup;
         memcpy(window->sfile_comm + (size_t)i * OPD_COMM_SIZE, key->comm, OPD_COMM_SIZE);
     }
 }
@@ -144,6 +162,10 @@ pack_counts(struct opd_window *window, struct opd_tables *tables)
         sum->stack_truncated += event->stack_truncated;
         sum->unwind_failed += event->unwind_failed;
         sum->inexact_ip += event->inexact_ip;
+        sum->label_unknown += event->label_unknown;
+        sum->label_inherited += event->label_inherited;
+        sum->label_read += event->label_read;
+        sum->label_exact += event->label_exact;
     }
     window->counts = *sum;
     memset(sum, 0, sizeof *sum);
@@ -230,4 +252,10 @@ opd_pipeline_images(struct opd_pipeline *pipeline, struct opd_image *out, size_t
     size_t count = opd_images_take(pipeline->images, out, room);
     pthread_mutex_unlock(&pipeline->image_lock);
     return count;
+}
+
+size_t
+opd_pipeline_cgroups(struct opd_pipeline *pipeline, struct opd_cgroup *out, size_t room)
+{
+    return opd_cgroups_take(pipeline->cgroups, out, room);
 }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from opd.sampling.kernel import idle_ranges, module_ranges
-from opd.sampling.window import GOVERNED, EventInfo, ImageInfo, Window
+from opd.sampling.window import GOVERNED, LABELS, CgroupInfo, EventInfo, ImageInfo, Window
 from opd_native.errors import NativeError
 from opd_native.sampler import EventAttr, Sampler
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from opd.errors import OpdError
     from opd.events import EventRequest
-    from opd_native.pipeline import NativeImage, NativeWindow
+    from opd_native.pipeline import NativeCgroup, NativeImage, NativeWindow
 
 STACK_DEPTH_DEFAULT = 127
 
@@ -168,6 +168,10 @@ class LiveSampling:
         """Take images first seen since the last call, each with its open file or None."""
         return list(_image_infos(self._sampler.take_images()))
 
+    def take_cgroups(self) -> list[CgroupInfo]:
+        """Take cgroups first seen, or mentioned for the last time, since the last call."""
+        return cgroup_infos(self._sampler.take_cgroups())
+
     def cut(self, *, flush: bool = False) -> Window | None:
         """End the window now. None when the drain thread did not answer in time.
 
@@ -236,6 +240,7 @@ class LiveSampling:
             "stack_truncated": counts["stack_truncated"],
             "unwind_failed": counts["unwind_failed"],
             "inexact_ip": counts["inexact_ip"],
+            **{name: counts[name] for name in LABELS},
             "sideband_lost": now.lost_sideband - before.lost_sideband,
             # Both are time in which nothing was sampled; ours is told apart too.
             "throttled_ns": max(now.throttled_ns - before.throttled_ns, 0) + given_up * cpus,
@@ -267,6 +272,14 @@ def image_info(image: NativeImage) -> ImageInfo:
     """Give a native image without its open file."""
     names = ImageInfo.__struct_fields__
     return ImageInfo(**{name: getattr(image, name) for name in names})
+
+
+def cgroup_infos(cgroups: Iterable[NativeCgroup]) -> list[CgroupInfo]:
+    """Give native cgroups as they are handed on."""
+    return [
+        CgroupInfo(uid=cgroup.uid, path=cgroup.path or "", gone=cgroup.path is None)
+        for cgroup in cgroups
+    ]
 
 
 def _image_infos(images: Iterable[NativeImage]) -> Iterable[tuple[ImageInfo, int | None]]:

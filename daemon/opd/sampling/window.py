@@ -68,14 +68,20 @@ class ImageInfo(msgspec.Struct, frozen=True):
 
 
 class CgroupInfo(msgspec.Struct, frozen=True):
-    """One cgroup of a run. ``uid`` is 1 or more and never reused within the run."""
+    """One cgroup of a run. ``uid`` is 1 or more and never reused within the run.
+
+    ``gone``: no window from now on mentions it; ``path`` is empty then.
+    """
 
     uid: int
     path: str
+    gone: bool = False
 
 
 # In a window's quality: the part of ``throttled_ns`` that the governor gave up.
 GOVERNED = "governed_ns"
+# Samples by how their cgroup was known; of the rest it was not.
+LABELS = ("label_exact", "label_read", "label_inherited")
 
 EVENT_QUALITY = (
     "samples",
@@ -85,6 +91,7 @@ EVENT_QUALITY = (
     "stack_truncated",
     "unwind_failed",
     "inexact_ip",
+    *LABELS,
 )
 
 

@@ -79,7 +79,7 @@ class WindowLoop:
                 self._hand_over(window)
 
     def _hand_over(self, window: Window) -> None:
-        # The images after the window: all that it mentions are known by then.
+        # After the window: all images and cgroups that it mentions are known by then.
         with self._stopwatch.stage("hand over"):
             self._send_images()
             self._link.send_window(window)
@@ -87,6 +87,8 @@ class WindowLoop:
     def _send_images(self) -> None:
         while images := self._sampling.take_images():
             self._link.send_images(images)
+        while cgroups := self._sampling.take_cgroups():
+            self._link.send_cgroups(cgroups)
 
     def _main(self) -> None:
         now = time.monotonic()

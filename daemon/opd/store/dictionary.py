@@ -147,7 +147,13 @@ class Dictionary:
                 "SELECT id FROM cgroups WHERE path = ?", (shown,)
             ).fetchone()
             if row is None:
-                number = self._insert("INSERT INTO cgroups (path) VALUES (?)", shown)
+                from opd.sampling.labels import read_label  # start-up has a budget
+
+                number = self._insert(
+                    "INSERT INTO cgroups (path, unit, slice, container, runtime)"
+                    " VALUES (?, ?, ?, ?, ?)",
+                    *(shown, *read_label(shown)),
+                )
             else:
                 number = int(row[0])
             self._cgroups[path] = number

@@ -27,10 +27,10 @@ from opd.store import messages
 from opd.store.outbox import Fate, Outbox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from opd.sampling.window import ImageInfo, RunInfo, Window
+    from opd.sampling.window import CgroupInfo, ImageInfo, RunInfo, Window
 
 DEFAULT_QUEUE_BYTES = 64 << 20
 _BACKOFF_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -125,6 +125,12 @@ class WorkerLink:
         """Announce images; their open files become the link's, which closes them."""
         with self._changed:
             self._outbox.add_images(self._run(), list(images))
+        self._wake()
+
+    def send_cgroups(self, cgroups: Sequence[CgroupInfo]) -> None:
+        """Announce cgroups before the windows that mention them, or that none will."""
+        with self._changed:
+            self._outbox.add_cgroups(self._run(), cgroups)
         self._wake()
 
     def send_window(self, window: Window) -> None:

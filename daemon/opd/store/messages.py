@@ -2,7 +2,7 @@
 
 A Unix stream socket; each message is a u32 length (little-endian) and msgpack.
 Open files of images travel as SCM_RIGHTS with the message that announces
-them, in its order. To the worker: Run, Images, Append, Close. Back: Ready or
+them, in its order. To the worker: Run, Images, Cgroups, Append, Close. Back: Ready or
 Failed once, then Stored or Refused for each window in order, Report, Line.
 """
 
@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from opd.errors import ProtocolError
-from opd.sampling.window import ImageInfo, RunInfo, Window  # noqa: TC001 - msgspec reads them
+from opd.sampling.window import CgroupInfo, ImageInfo, RunInfo, Window
 from opd.store.database import printable
 
 LENGTH = struct.Struct("<I")
@@ -48,6 +48,20 @@ class Images(msgspec.Struct, tag="images"):
     """Images; ``file`` says which of them have their file with the message."""
 
     images: list[WireImage]
+
+
+class WireCgroup(msgspec.Struct):
+    """A cgroup; its path as bytes, which need not be UTF-8."""
+
+    uid: int
+    path: bytes
+    gone: bool
+
+
+class Cgroups(msgspec.Struct, tag="cgroups"):
+    """Cgroups that windows from now on mention, or mention no more."""
+
+    cgroups: list[WireCgroup]
 
 
 class Append(msgspec.Struct, tag="window"):
@@ -115,7 +129,7 @@ class Line(msgspec.Struct, tag="line"):
     text: str
 
 
-ToWorker = Run | Images | Append | Shed | Close
+ToWorker = Run | Images | Cgroups | Append | Shed | Close
 ToDaemon = Ready | Failed | Stored | Refused | Report | Line
 
 
@@ -136,6 +150,16 @@ def wire_image(info: ImageInfo, *, file: bool) -> WireImage:
 def image_of(wire: WireImage) -> ImageInfo:
     """The image as it was given to wire_image."""
     return msgspec.structs.replace(wire.info, path=os.fsdecode(wire.path))
+
+
+def wire_cgroup(info: CgroupInfo) -> WireCgroup:
+    """The cgroup without text that msgpack cannot carry."""
+    return WireCgroup(info.uid, os.fsencode(info.path), info.gone)
+
+
+def cgroup_of(wire: WireCgroup) -> CgroupInfo:
+    """The cgroup as it was given to wire_cgroup."""
+    return CgroupInfo(uid=wire.uid, path=os.fsdecode(wire.path), gone=wire.gone)
 
 
 def wire_run(run: RunInfo) -> RunInfo:

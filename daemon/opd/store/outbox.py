@@ -19,7 +19,7 @@ from opd.store import messages
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from opd.sampling.window import ImageInfo, RunInfo, Window
+    from opd.sampling.window import CgroupInfo, ImageInfo, RunInfo, Window
 
 # Open files that wait; the files of older images are opened by path later.
 _FILES_WAITING = 256
@@ -67,6 +67,9 @@ class Outbox:
         self._sent: collections.deque[Parcel] = collections.deque()
         # Images that a worker was told, by run, for the next worker.
         self._announced: dict[str, dict[int, ImageInfo]] = {}
+        self._cgroups: dict[str, dict[int, messages.WireCgroup]] = {}
+        # Cgroups to forget once their last window (None: it was settled then) is.
+        self._gone: list[tuple[str, int, Parcel | None]] = []
         self._told: RunInfo | None = None
         self._lost_samples = 0
         self._files_waiting = 0
@@ -93,6 +96,11 @@ class Outbox:
             self._files_waiting += len(files)
             self._queue.append(Parcel(run, messages.Images(wires), files))
         self._shed_files()
+
+    def add_cgroups(self, run: RunInfo, cgroups: Sequence[CgroupInfo]) -> None:
+        """Cgroups that the windows after this mention, or mention no more."""
+        wires = [messages.wire_cgroup(info) for info in cgroups]
+        self._queue.append(Parcel(run, messages.Cgroups(wires)))
 
     def add_window(self, run: RunInfo, window: Window) -> list[Parcel]:
         """A window; returns those that had to be dropped for it, oldest first."""
@@ -145,24 +153,50 @@ class Outbox:
         elif isinstance(parcel.message, messages.Run):
             parcels.append(parcel)
         self._told = run
-        if isinstance(parcel.message, messages.Images):
-            known = self._announced.setdefault(run.run, {})
-            for wire in parcel.message.images:
-                known[wire.info.uid] = messages.image_of(wire)
-            parcels.append(parcel)
-        elif isinstance(parcel.message, messages.Shed):
-            parcels.append(parcel)
-        elif isinstance(parcel.message, messages.Append):
-            self._tell_losses(parcel)
-            self._sent.append(parcel)
+        if not isinstance(parcel.message, messages.Run):
+            self._note(parcel)
             parcels.append(parcel)
         return parcels
 
+    def _note(self, parcel: Parcel) -> None:
+        """Remember of what is sent now what another worker may have to be told."""
+        run = parcel.run.run
+        if isinstance(parcel.message, messages.Images):
+            known = self._announced.setdefault(run, {})
+            for wire in parcel.message.images:
+                known[wire.info.uid] = messages.image_of(wire)
+        elif isinstance(parcel.message, messages.Cgroups):
+            self._note_cgroups(run, parcel.message.cgroups)
+        elif isinstance(parcel.message, messages.Append):
+            self._tell_losses(parcel)
+            self._sent.append(parcel)
+
+    def _note_cgroups(self, run: str, wires: Sequence[messages.WireCgroup]) -> None:
+        """Keep what the next worker must be told, as long as a window may mention it."""
+        known = self._cgroups.setdefault(run, {})
+        for wire in wires:
+            if wire.gone:
+                self._gone.append((run, wire.uid, self._sent[-1] if self._sent else None))
+            else:
+                known[wire.uid] = wire
+        self._forget_gone()
+
+    def _forget_gone(self) -> None:
+        """Drop cgroups whose last window is settled."""
+        if not self._gone:
+            return
+        waiting = {id(parcel) for parcel in (*self._queue, *self._sent)}
+        kept = [entry for entry in self._gone if id(entry[2]) in waiting]
+        for run, uid, parcel in self._gone:
+            if id(parcel) not in waiting:
+                self._cgroups.get(run, {}).pop(uid, None)
+        self._gone = kept
+
     def _again(self, run: RunInfo) -> list[Parcel]:
-        """The images of the run that an earlier worker was told, without files."""
+        """The images (without files) and cgroups that an earlier worker was told of the run."""
         images = list(self._announced.get(run.run, {}).values())
         size = messages.FILES_A_MESSAGE
-        return [
+        parcels = [
             Parcel(
                 run,
                 messages.Images(
@@ -171,14 +205,18 @@ class Outbox:
             )
             for at in range(0, len(images), size)
         ]
+        if cgroups := self._cgroups.get(run.run):
+            parcels.append(Parcel(run, messages.Cgroups(list(cgroups.values()))))
+        return parcels
 
     def _forget_runs(self, now: RunInfo) -> None:
-        """Drop the images of runs that nothing waits for."""
+        """Drop the images and cgroups of runs that nothing waits for."""
         alive = {parcel.run.run for parcel in (*self._queue, *self._sent)} | {now.run}
         if self.run is not None:
             alive.add(self.run.run)
-        for run in set(self._announced) - alive:
-            del self._announced[run]
+        for told in (self._announced, self._cgroups):
+            for run in set(told) - alive:
+                del told[run]
 
     def _tell_losses(self, parcel: Parcel) -> None:
         """Let the window carry the samples of those lost since the last one."""
@@ -249,6 +287,7 @@ class Outbox:
         for parcel in self._sent:
             if parcel.key == (run, sequence):
                 self._sent.remove(parcel)
+                self._forget_gone()
                 return parcel
         return None
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from opd.sampling.window import GOVERNED
+from opd.sampling.window import GOVERNED, LABELS
 from opd.store.schema import EVENT_COLUMNS, EVENTS, QUALITY_COLUMNS
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 _LOST = ("ring_full", "window_dropped", "hash_full")
 _DEGRADED = ("no_mapping", "stack_truncated", "unwind_failed", "inexact_ip", "unnamed")
-
-_SUMS = ", ".join(f"sum({name})" for name in QUALITY_COLUMNS)
 
 
 class Stretch(NamedTuple):
@@ -68,9 +66,13 @@ def read_quality(
     """The ``quality`` of DESIGN's wire protocol, summed over the stretches."""
     sums = dict.fromkeys(QUALITY_COLUMNS, 0)
     have = missing = governed = 0
+    # Windows of an older schema lack the last ones.
+    present = {row[1] for row in connection.execute("PRAGMA table_info(windows)")}
+    columns = [name for name in QUALITY_COLUMNS if name in present]
+    selected = ", ".join(f"sum({name})" for name in columns)
     for stretch in stretches:
         count, first, last, *row = connection.execute(
-            f"SELECT count(*), min(sequence), max(sequence), {_SUMS}"  # noqa: S608
+            f"SELECT count(*), min(sequence), max(sequence), {selected}"  # noqa: S608
             f" FROM windows WHERE {stretch.where}",
             stretch.values,
         ).fetchone()
@@ -78,7 +80,7 @@ def read_quality(
             continue
         have += count
         missing += last + 1 - (0 if stretch.from_start else first) - count
-        of_run = dict(zip(QUALITY_COLUMNS, row, strict=True))
+        of_run = dict(zip(columns, row, strict=True))
         if of_run["throttled_ns"]:
             governed += _governed(connection, stretch)
         if stretch.event is not None:
@@ -100,6 +102,10 @@ def read_quality(
             "named": sums["frames_named"],
             "ranges": sums["frames_ranges"],
             "unknown": sums["frames_unknown"],
+        },
+        "labels": {
+            **{name.removeprefix("label_"): sums[name] for name in LABELS},
+            "unknown": max(0, sums["samples"] - sum(sums[name] for name in LABELS)),
         },
     }
 

@@ -39,6 +39,8 @@ A row of ``runs`` is a run within a session: ``reset`` gives a run a second row.
 
 from __future__ import annotations
 
+from opd.sampling.window import LABELS
+
 FILE_NAME = "opd.db"
 LOCK_NAME = "worker.lock"
 
@@ -68,6 +70,7 @@ QUALITY_COLUMNS = (
     "frames_named",
     "frames_ranges",
     "frames_unknown",
+    *LABELS,
 )
 
 # In a run of several events ``extra`` has, under EVENTS, these of each event.
@@ -84,6 +87,7 @@ EVENT_COLUMNS = (
     "frames_named",
     "frames_ranges",
     "frames_unknown",
+    *LABELS,
 )
 
 _QUALITY_SQL = ",\n  ".join(f"{name} INTEGER NOT NULL DEFAULT 0" for name in QUALITY_COLUMNS)
@@ -152,7 +156,11 @@ CREATE TABLE blocks (
 
 # What makes a store of the version into one of the next, without rewriting rows.
 UPGRADES = {
-    1: "ALTER TABLE sessions ADD COLUMN saved INTEGER NOT NULL DEFAULT 0;" + _SINCE_2,
+    1: "ALTER TABLE sessions ADD COLUMN saved INTEGER NOT NULL DEFAULT 0;"
+    + "".join(
+        f"ALTER TABLE windows ADD COLUMN {name} INTEGER NOT NULL DEFAULT 0;" for name in LABELS
+    )
+    + _SINCE_2,
 }
 
 # Bit of images.flags.

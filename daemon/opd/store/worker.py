@@ -158,8 +158,10 @@ class Worker:
                     for wire in message.images
                 ]
                 self._meter.storing(self._writer.add_images, images)
+            elif isinstance(message, messages.Cgroups):
+                self._writer.add_cgroups(map(messages.cgroup_of, message.cgroups))
         except Exception as error:  # noqa: BLE001 - the windows that follow are refused in turn
-            self._fail(error, "run" if isinstance(message, messages.Run) else "images")
+            self._fail(error, type(message).__name__.lower())
 
     def _append(self, window: Window) -> None:
         """Store it or say why not: no window ends this process."""

@@ -187,7 +187,10 @@ class StoreWriter:
     def add_cgroups(self, cgroups: Iterable[CgroupInfo]) -> None:
         """Announce cgroups of the run; a window's ``sfile_cgroup`` names them by uid."""
         for info in cgroups:
-            self._cgroups[info.uid] = info
+            if info.gone:
+                self._cgroups.pop(info.uid, None)
+            else:
+                self._cgroups[info.uid] = info
 
     def append(self, window: Window) -> WindowReceipt:
         """Store a window, once: committed when this returns."""

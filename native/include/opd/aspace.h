@@ -12,12 +12,33 @@
 #include <stdint.h>
 
 #define OPD_COMM_SIZE 16
+// A process this old has most often been moved to where it stays.
+#define OPD_LABEL_SETTLED_NS 1000000000u
 
 struct opd_mapping {
     uint64_t start, end; // [start, end)
     uint64_t offset;     // in the image, of `start`
     uint32_t image;
     uint32_t reserved;
+};
+
+// How a process's cgroup is known.
+enum opd_label_how {
+    OPD_LABEL_UNKNOWN,
+    OPD_LABEL_INHERITED, // its parent's at fork; not read since, or it was gone
+    OPD_LABEL_READ,      // from /proc/PID/cgroup
+    OPD_LABEL_EXACT,     // by the id in the sample
+};
+
+// The cgroup of a process; the pipeline decides it (label.c), fork hands it on.
+struct opd_label {
+    uint64_t id;   // the id in the samples that it was decided for; 0 none
+    uint64_t next; // event time from which it is looked at again
+    uint64_t born; // event time of its fork, exec or snapshot
+    uint32_t cgroup;
+    uint32_t parent; // forked from this process, whose label was stale; 0 none
+    uint8_t how;     // enum opd_label_how
+    bool stale;      // not read since its exec
 };
 
 struct opd_maps; // sorted, without overlap, shared by reference count
@@ -62,8 +83,10 @@ void opd_spaces_snapshot_thread(struct opd_spaces *spaces, uint32_t pid, uint32_
 // is ":TID"); *known tells. NULL only when the table is full.
 const struct opd_thread *opd_spaces_thread(struct opd_spaces *spaces, uint32_t pid, uint32_t tid,
                                            bool *known);
-const char *opd_thread_comm(const struct opd_thread *thread);            // 16 bytes, NUL padded
-const struct opd_maps *opd_thread_maps(const struct opd_thread *thread); // may be NULL
+const char *opd_thread_comm(const struct opd_thread *thread);                // 16 bytes, NUL padded
+const struct opd_maps *opd_thread_maps(const struct opd_thread *thread);     // may be NULL
+struct opd_label *opd_thread_label(const struct opd_thread *thread);         // of its process
+struct opd_label *opd_spaces_label(struct opd_spaces *spaces, uint32_t pid); // NULL: not known
 
 // The mapping that holds `address`, or NULL.
 const struct opd_mapping *opd_maps_find(const struct opd_maps *maps, uint64_t address);
@@ -77,6 +100,9 @@ void opd_spaces_expire(struct opd_spaces *spaces, uint64_t now, uint64_t linger_
 // Calls `visit` for the image of every mapping (shared ones may come twice).
 void opd_spaces_each_image(const struct opd_spaces *spaces,
                            void (*visit)(void *context, uint32_t image), void *context);
+
+// The cgroups of all processes, one each: at most `room`; how many there are.
+size_t opd_spaces_cgroups(const struct opd_spaces *spaces, uint32_t *out, size_t room);
 
 struct opd_spaces_stats {
     uint32_t processes, threads, peak_processes;

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "opd/aspace.h"
+#include "opd/cgroup.h"
 #include "opd/image.h"
 #include "opd/profile_hash.h"
 #include "opd/record.h"
@@ -34,6 +35,7 @@ struct opd_pipeline_options {
     size_t stack_bytes;
     uint32_t sfile_limit;
     uint32_t image_limit;
+    uint32_t cgroup_limit;
     struct opd_spaces_limits spaces;
 };
 
@@ -78,18 +80,25 @@ int opd_pipeline_snapshot(struct opd_pipeline *pipeline, void (*pause)(void *con
 // What became of one event's samples in a window; see opd_window_counts.
 struct opd_event_counts {
     uint64_t samples, hash_full, no_mapping, stack_truncated, unwind_failed, inexact_ip;
+    union { // samples by how their cgroup was known, enum opd_label_how
+        struct {
+            uint64_t label_unknown, label_inherited, label_read, label_exact;
+        };
+        uint64_t labels[4];
+    };
 };
-_Static_assert(sizeof(struct opd_event_counts) == 48, "Python reads six u64 an event");
+_Static_assert(sizeof(struct opd_event_counts) == 80, "Python reads ten u64 an event");
 
 // Summed over events.
 struct opd_window_counts {
-    uint64_t samples;               // that became hits
-    uint64_t idle;                  // idle samples, apart
-    uint64_t hash_full;             // lost: some table was at its limit
-    uint64_t no_mapping;            // degraded: leaf in no known mapping
-    uint64_t stack_truncated;       // degraded: cut at the depth limit, or no room
-    uint64_t unwind_failed;         // degraded: user leaf without any caller
-    uint64_t inexact_ip;            // degraded: precise asked, address not exact
+    uint64_t samples;         // that became hits
+    uint64_t idle;            // idle samples, apart
+    uint64_t hash_full;       // lost: some table was at its limit
+    uint64_t no_mapping;      // degraded: leaf in no known mapping
+    uint64_t stack_truncated; // degraded: cut at the depth limit, or no room
+    uint64_t unwind_failed;   // degraded: user leaf without any caller
+    uint64_t inexact_ip;      // degraded: precise asked, address not exact
+    uint64_t label_unknown, label_inherited, label_read, label_exact;
     uint64_t first_time, last_time; // of samples, event clock; 0 none
 };
 
@@ -101,7 +110,7 @@ struct opd_window {
     uint16_t *sfile_event;
     uint8_t *sfile_mode;
     int32_t *sfile_tgid, *sfile_tid, *sfile_cpu;
-    uint32_t *sfile_image;
+    uint32_t *sfile_image, *sfile_cgroup;
     char *sfile_comm;
     uint32_t *stack_start;
     uint8_t *stack_flags;
@@ -124,10 +133,22 @@ void opd_window_free(struct opd_window *window);
 // The image table, guarded: any thread may take fresh images.
 size_t opd_pipeline_images(struct opd_pipeline *pipeline, struct opd_image *out, size_t room);
 
+// The same for cgroups.
+size_t opd_pipeline_cgroups(struct opd_pipeline *pipeline, struct opd_cgroup *out, size_t room);
+// Whether ids of cgroups in samples can be told (live only).
+bool opd_pipeline_knows_ids(const struct opd_pipeline *pipeline);
+
+struct opd_labels_stats {
+    struct opd_cgroups_stats cgroups;
+    uint64_t reads, failed, deferred; // of /proc/PID/cgroup; deferred: too many in a second
+    uint64_t resolved, unresolved;    // ids that no record told of
+};
+
 struct opd_pipeline_stats {
     struct opd_images_stats images;
     struct opd_spaces_stats spaces;
     struct opd_profile_hash_stats hash;
+    struct opd_labels_stats labels;
     uint64_t memo_hits, memo_misses, snapshots, snapshot_failures;
 };
 // Feeder's thread only.

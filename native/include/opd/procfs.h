@@ -24,6 +24,11 @@ int opd_procfs_snapshot(const char *proc_root, uint32_t pid, struct opd_spaces *
 int opd_procfs_snapshot_all(const char *proc_root, struct opd_spaces *spaces,
                             struct opd_images *images, void (*pause)(void *context), void *context);
 
+// The most telling path of the cgroups of `pid` (opd_cgroup_choose), as its
+// thread `tid` shows it where the first one has exited. 0, or -errno: -ESRCH
+// when the process is gone or on its way (it then shows "/").
+int opd_procfs_cgroup(const char *proc_root, uint32_t pid, uint32_t tid, char *path, size_t size);
+
 // Opens the file behind the mapping [start, end) of `pid`, by map_files,
 // through the process's own root, or by its path; only the file that `key`
 // means. A descriptor, or -errno.

@@ -24,6 +24,19 @@ struct opd_spaces_stats {
     uint64_t mappings;
     uint64_t refused_processes, refused_threads, refused_mappings, bytes;
 };
+struct opd_cgroup {
+    uint32_t uid;
+    char *path;
+};
+void opd_cgroup_release(struct opd_cgroup *cgroup);
+struct opd_cgroups_stats {
+    uint32_t live, limit;
+    uint64_t refused, swept, bytes;
+};
+struct opd_labels_stats {
+    struct opd_cgroups_stats cgroups;
+    uint64_t reads, failed, deferred, resolved, unresolved;
+};
 struct opd_profile_hash_stats {
     uint64_t hits, dropped, evictions, carries, bytes;
 };
@@ -37,14 +50,16 @@ struct opd_pipeline_options {
     bool callchain, keep_idle, separate_thread, separate_cpu;
     uint32_t stack_depth, hash_buckets, hash_limit, stack_limit;
     size_t stack_bytes;
-    uint32_t sfile_limit, image_limit;
+    uint32_t sfile_limit, image_limit, cgroup_limit;
     struct opd_spaces_limits spaces;
 };
 struct opd_event_counts {
     uint64_t samples, hash_full, no_mapping, stack_truncated, unwind_failed, inexact_ip;
+    uint64_t label_unknown, label_inherited, label_read, label_exact;
 };
 struct opd_window_counts {
-    uint64_t samples, idle, hash_full, no_mapping, stack_truncated, unwind_failed, inexact_ip, first_time, last_time;
+    uint64_t samples, idle, hash_full, no_mapping, stack_truncated, unwind_failed, inexact_ip;
+    uint64_t label_unknown, label_inherited, label_read, label_exact, first_time, last_time;
 };
 struct opd_window {
     uint32_t rows, sfiles, stacks, frames;
@@ -53,7 +68,7 @@ struct opd_window {
     uint16_t *sfile_event;
     uint8_t *sfile_mode;
     int32_t *sfile_tgid, *sfile_tid, *sfile_cpu;
-    uint32_t *sfile_image;
+    uint32_t *sfile_image, *sfile_cgroup;
     char *sfile_comm;
     uint32_t *stack_start;
     uint8_t *stack_flags;
@@ -67,6 +82,7 @@ struct opd_pipeline_stats {
     struct opd_images_stats images;
     struct opd_spaces_stats spaces;
     struct opd_profile_hash_stats hash;
+    struct opd_labels_stats labels;
     uint64_t memo_hits, memo_misses, snapshots, snapshot_failures;
 };
 void opd_pipeline_defaults(struct opd_pipeline_options *options);
@@ -85,4 +101,5 @@ int opd_pipeline_take_here(struct opd_pipeline *pipeline, struct opd_window **wi
 void opd_window_free(struct opd_window *window);
 void opd_window_scale(struct opd_window *window, unsigned event, double ratio);
 size_t opd_pipeline_images(struct opd_pipeline *pipeline, struct opd_image *out, size_t room);
+size_t opd_pipeline_cgroups(struct opd_pipeline *pipeline, struct opd_cgroup *out, size_t room);
 void opd_pipeline_stats(const struct opd_pipeline *pipeline, struct opd_pipeline_stats *stats);
