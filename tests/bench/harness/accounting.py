@@ -26,6 +26,7 @@ class Account:
         self.name = f"opd-bench-{os.getpid()}-{next(_numbers)}-{name}"
         self._groups = _make_groups(self.name)
         self._started: list[subprocess.Popen[bytes]] = []
+        self.prefix: list[str] = []  # put before every command, such as nice
 
     def __enter__(self) -> Self:
         return self
@@ -46,6 +47,7 @@ class Account:
     def start(self, command: list[str], **popen: object) -> subprocess.Popen[bytes]:
         """Start a command inside: it moves itself there before it becomes the command."""
         join = "".join(f'echo $$ >"{group}/cgroup.procs"; ' for group in self._groups)
+        command = [*self.prefix, *command]
         script = ["/bin/sh", "-c", f'{join}exec "$@"', "sh", *command]
         process = subprocess.Popen(script if join else command, **popen)  # type: ignore[call-overload]
         self._started.append(process)
