@@ -17,10 +17,11 @@ from typing import Any, NamedTuple, Self
 
 from msgspec import structs
 
-from opd.errors import OpdError, RecordFileError
+from opd.errors import OpdError, RecordFileError, UsageError
 from opd.process import die_with, name_process
 from opd.sampling.live import cgroup_infos, image_info, make_window
 from opd.sampling.window import LABELS, MODE_KERNEL, EventInfo, RunInfo
+from opd.store.requests import LIVE_SESSION
 from opd.store.writer import StoreWriter
 from opd.symbols.resolver import Resolver
 from opd_native.importer import Importer
@@ -55,6 +56,10 @@ def import_perf_data(
     read as a recording, StoreError.
     """
     session = name or Path(origin).name or "import"
+    if session == LIVE_SESSION:
+        raise UsageError(
+            f"{LIVE_SESSION!r} is the name of the running session", hint="import it as --name NAME"
+        )
     what = origin or "the file"
     try:
         data = PerfDataFile(fd)

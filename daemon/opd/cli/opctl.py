@@ -23,6 +23,10 @@ COMMANDS = {
     "start": "go on sampling after a stop",
     "stop": "stop sampling; the daemon goes on answering",
     "dump": "return when every sample taken so far is stored and seen by the next query",
+    "sessions": "list the sessions of a store: the running one, saved ones, imports",
+    "save": "keep what was sampled so far under a name, and begin the running session anew",
+    "reset": "begin the running session anew; what it had stays under the time of its start",
+    "mark": "give a moment a word for later reports, or list those that have one",
     "import": "import a perf.data file as a session of its own",
     "doctor": "say what this machine or user does not allow, and what to change",
     "shutdown": "end the daemon after it stored what it has; returns when it is gone",
@@ -31,7 +35,7 @@ FORMATS = ("table", "json", "csv")
 
 _DESCRIPTION = "Ask a running opd, or a session directory, what this machine does and did."
 _EXAMPLE = "opctl report --since 10m --sort comm,symbol --top 10"
-_TIMED = ("--since", "--until")
+_TIMED = ("--since", "--until", "--at")
 _INTERRUPTED = 130
 
 
@@ -194,7 +198,7 @@ def _add_globals(parser: Parser) -> None:
         "--since",
         metavar="TIME",
         default=argparse.SUPPRESS,
-        help="start of the range: 10m, '10m ago', -10m, 03:12, ISO 8601",
+        help="start of the range: 10m, '10m ago', -10m, 03:12, ISO 8601, mark:TEXT",
     )
     group.add_argument(
         "--until", metavar="TIME", default=argparse.SUPPRESS, help="end of the range"

@@ -198,6 +198,18 @@ def size_text(size_bytes: float) -> str:
     return f"{size_bytes:.1f} GiB"
 
 
+def moment_text(at_ns: int | None) -> str:
+    """A moment in local time, to the second; empty for none."""
+    if at_ns is None:
+        return ""
+    import time
+
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_ns // 1_000_000_000))
+    except (OverflowError, ValueError, OSError):  # a damaged store may say anything
+        return str(at_ns)
+
+
 def span_text(seconds: float) -> str:
     """Seconds for people: ``3d 4h``, ``5m 6s``."""
     whole = int(seconds)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from opd.errors import UsageError
 from opd.query import tables
+from opd.query.history import marks_answer, range_of, sessions_answer
 
 if TYPE_CHECKING:
     import os
@@ -71,6 +72,26 @@ class Backend(Protocol):
         """Stop sampling, go on answering: ``{"sampling": false}``."""
         ...
 
+    def sessions(self) -> dict[str, Any]:
+        """``{"sessions": [{"name", "kinds", "saved", …}]}``, oldest first."""
+        ...
+
+    def marks(self, params: dict[str, Any]) -> dict[str, Any]:
+        """``{"marks": [{"id", "at_ns", "kind", "text"}]}`` of ``since`` to ``until``."""
+        ...
+
+    def mark(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Keep ``text`` as a mark, at the time ``at`` (else now)."""
+        ...
+
+    def save(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Keep the running session as ``name`` and begin another."""
+        ...
+
+    def reset(self) -> dict[str, Any]:
+        """Begin the running session anew."""
+        ...
+
     def shutdown(self) -> dict[str, Any]:
         """Begin to end and return at once; the answer is still sent."""
         ...
@@ -92,15 +113,9 @@ def report_answer(reader: Reader, params: dict[str, Any], *, live: bool = False)
     """
     from opd.store.buckets import parse_span
     from opd.store.queries import ReportQuery
-    from opd.store.times import parse_time
 
     now = time.time_ns()
-    since, until = (
-        parse_time(params[name], now_ns=now) if name in params else None
-        for name in ("since", "until")
-    )
-    if since is not None and until is not None and since >= until:
-        raise UsageError(f"--since {params['since']} is not before --until {params['until']}")
+    since, until = range_of(reader, params, now)
     if live and since is None and until is None:
         since = now - LIVE_RANGE_NS
     query = ReportQuery(
@@ -167,7 +182,7 @@ def report_map(result: ReportResult) -> dict[str, Any]:
 class OfflineBackend:
     """The answers that a session directory gives without a daemon.
 
-    Only ``report`` and ``events``; the rest raise UsageError. Close it after.
+    Only those that read it; the rest raise UsageError. Close it after.
     """
 
     def __init__(self, session_dir: str | os.PathLike[str]) -> None:
@@ -189,6 +204,10 @@ class OfflineBackend:
         checked = check(method, find(method), params or {})
         if method == "report":
             return report_answer(self._reader, checked)
+        if method == "sessions":
+            return sessions_answer(self._reader)
+        if method == "marks":
+            return marks_answer(self._reader, checked)
         if method == "events":
             return {"events": [event_map(event) for event in self._reader.events()]}
         raise UsageError(

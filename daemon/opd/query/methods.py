@@ -53,6 +53,15 @@ METHODS: dict[str, Method] = {
     "dump": Method(slow=True),
     "start": Method(owner_only=True),
     "stop": Method(owner_only=True),
+    "sessions": Method(slow=True),
+    "marks": Method(params={**_RANGE}),
+    "mark": Method(
+        params={"text": Param("text", required=True), "at": Param("text")},
+        owner_only=True,
+        slow=True,
+    ),
+    "save": Method(params={"name": Param("text", required=True)}, owner_only=True, slow=True),
+    "reset": Method(owner_only=True, slow=True),
     "shutdown": Method(owner_only=True),
     "import_begin": Method(
         params={

@@ -9,6 +9,8 @@ import msgspec
 
 from opd.errors import OpdError, OperationFailedError
 from opd.query.backend import report_answer
+from opd.query.history import marks_answer, sessions_answer
+from opd.service import sessions
 from opd.service.imports import import_in_child
 from opd.service.status import status_of
 
@@ -125,6 +127,28 @@ class Answers:
             daemon.sampling.pause(paused=paused)
         daemon.log.info("sampling.stopped" if paused else "sampling.started")
         return {"sampling": not paused}
+
+    def sessions(self) -> dict[str, Any]:
+        """List the sessions of the store."""
+        with self._reader() as reader:
+            return sessions_answer(reader)
+
+    def marks(self, params: dict[str, Any]) -> dict[str, Any]:
+        """List the marks of a range."""
+        with self._reader() as reader:
+            return marks_answer(reader, params)
+
+    def mark(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Keep a mark."""
+        return sessions.mark(self._daemon.link, params)
+
+    def save(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Keep the running session under a name and begin another."""
+        return sessions.turn_over(self._daemon, "save", params)
+
+    def reset(self) -> dict[str, Any]:
+        """Begin the running session anew."""
+        return sessions.turn_over(self._daemon, "reset", {})
 
     def shutdown(self) -> dict[str, Any]:
         """Begin to end."""

@@ -14,30 +14,31 @@ import os
 import select
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from opd.errors import ProtocolError, StoreError
+from opd.errors import OperationFailedError, ProtocolError, StoreError
 from opd.store import messages
 from opd.store.outbox import Fate, Outbox
+from opd.store.requests import error_of
+from opd.store.start import start_worker
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from opd.sampling.window import CgroupInfo, ImageInfo, RunInfo, Window
 
 DEFAULT_QUEUE_BYTES = 64 << 20
+REQUEST_TIMEOUT_S = 20.0
 _BACKOFF_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 # Signals that somebody sent; any other end was the worker's own fault.
 _SENT_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _STEP_SECONDS = 0.05
-_PROGRAM = os.path.join(os.path.dirname(__file__), "__main__.py")  # noqa: PTH118, PTH120
 
 
 class LinkEvent(msgspec.Struct, frozen=True):
@@ -165,6 +166,34 @@ class WorkerLink:
             )
             return self._outbox.fate(sequence) is Fate.STORED
 
+    def request(
+        self, what: str, params: dict[str, Any], timeout: float = REQUEST_TIMEOUT_S
+    ) -> dict[str, Any]:
+        """Have the worker do something (opd.store.requests) after the windows that wait.
+
+        It is done once, also when a worker dies over it. Raises what it raised,
+        and OperationFailedError when there is no answer in time.
+        """
+        request = messages.Request(os.urandom(8).hex(), what, params)
+        with self._changed:
+            if self._closing:
+                raise OperationFailedError("opd is ending")
+            self._outbox.add_request(request)
+        self._wake()
+        with self._changed:
+            self._changed.wait_for(lambda: self._outbox.has_reply(request.id), timeout)
+            reply, given_up = self._outbox.take_reply(request.id)
+            waiting = self._outbox.waiting_windows
+        if reply is None:
+            raise OperationFailedError(
+                f"{what}: the store's worker did not answer within {timeout:g} s",
+                hint=f"{waiting} windows wait for it; "
+                + ("nothing was done" if given_up else "it may still be done"),
+            )
+        if reply.code:
+            raise error_of(reply)
+        return reply.result
+
     def stats(self) -> dict[str, object]:
         """Counters of the link and the worker's last report.
 
@@ -217,6 +246,7 @@ class WorkerLink:
         with self._changed:
             left_over = self._outbox.waiting_windows
             self._outbox.abandon()
+            self._changed.notify_all()
             for fd in (self._wake_read, self._wake_write):
                 if fd >= 0:
                     os.close(fd)
@@ -267,25 +297,13 @@ class WorkerLink:
         On this thread, which lives until the worker is reaped: the kernel
         kills the worker when the *thread* that started it ends.
         """
-        ours, theirs = socket.socketpair()
-        command = [
-            *(sys.executable, "-P", _PROGRAM),
-            *("--fd", str(theirs.fileno()), "--directory", str(self._directory)),
-            *("--parent", str(os.getpid()), *self._options),
-        ]
-        with theirs:
-            try:
-                # Its own process group: Ctrl-C in a terminal is for the daemon.
-                child = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], process_group=0
-                )
-            except OSError as error:
-                ours.close()
-                with self._changed:
-                    self._tell("died", reason=f"cannot start: {error.strerror}")
-                self._delay()
-                return
-        ours.setblocking(False)  # noqa: FBT003
+        try:
+            child, ours = start_worker(self._directory, self._options)
+        except OSError as error:
+            with self._changed:
+                self._tell("died", reason=f"cannot start: {error.strerror}")
+            self._delay()
+            return
         self._child = child
         self._child_fd = os.pidfd_open(child.pid)
         self._socket = ours
@@ -400,6 +418,9 @@ class WorkerLink:
             self._deaths_in_row = 0
             lost = self._outbox.refuse(answer.run, answer.sequence, answer.reason)
             self._tell("refused", samples=lost, **fields)
+        elif isinstance(answer, messages.Reply):
+            self._deaths_in_row = 0
+            self._outbox.reply(answer)
         elif isinstance(answer, messages.Report):
             self._report = answer
         elif isinstance(answer, messages.Line):

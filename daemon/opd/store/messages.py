@@ -2,8 +2,9 @@
 
 A Unix stream socket; each message is a u32 length (little-endian) and msgpack.
 Open files of images travel as SCM_RIGHTS with the message that announces
-them, in its order. To the worker: Run, Images, Cgroups, Append, Close. Back: Ready or
-Failed once, then Stored or Refused for each window in order, Report, Line.
+them, in its order. To the worker: Run, Images, Cgroups, Append, Request, Shed,
+Close. Back: Ready or Failed once, then Stored or Refused for each window and
+Reply for each request, in order; Report, Line.
 """
 
 from __future__ import annotations
@@ -74,6 +75,14 @@ class Shed(msgspec.Struct, tag="shed"):
     """Forget what only saves work: memory is short."""
 
 
+class Request(msgspec.Struct, tag="request"):
+    """Something to do in the store between two windows, once (opd.store.requests)."""
+
+    id: str
+    what: str
+    params: dict[str, Any]
+
+
 class Close(msgspec.Struct, tag="close"):
     """Finish and exit."""
 
@@ -110,6 +119,16 @@ class Refused(msgspec.Struct, tag="refused"):
     detail: str
 
 
+class Reply(msgspec.Struct, tag="reply"):
+    """What became of a request: ``code`` is empty, or an OpdError's with its message and hint."""
+
+    id: str
+    result: dict[str, Any] = {}
+    code: str = ""
+    message: str = ""
+    hint: str | None = None
+
+
 class Report(msgspec.Struct, tag="report"):
     """The worker about itself: CPU, memory, what went wrong by reason."""
 
@@ -129,8 +148,8 @@ class Line(msgspec.Struct, tag="line"):
     text: str
 
 
-ToWorker = Run | Images | Cgroups | Append | Shed | Close
-ToDaemon = Ready | Failed | Stored | Refused | Report | Line
+ToWorker = Run | Images | Cgroups | Append | Request | Shed | Close
+ToDaemon = Ready | Failed | Stored | Refused | Reply | Report | Line
 
 
 def frame(message: ToWorker | ToDaemon) -> bytes:

@@ -40,10 +40,11 @@ class Parcel(msgspec.Struct, eq=False):
     """One message and the open files that go with it.
 
     ``size`` is in bytes of columns, 0 unless it is a window; ``told`` are
-    lost samples of others that this window tells of.
+    lost samples of others that this window tells of. Only a request may be of
+    no run.
     """
 
-    run: RunInfo
+    run: RunInfo | None
     message: messages.ToWorker
     files: list[int] = []
     sequence: int = -1
@@ -55,7 +56,7 @@ class Parcel(msgspec.Struct, eq=False):
     @property
     def key(self) -> tuple[str, int]:
         """The window it is."""
-        return (self.run.run, self.sequence)
+        return (self.run.run if self.run else "", self.sequence)
 
 
 class Outbox:
@@ -79,6 +80,8 @@ class Outbox:
         self.waiting_bytes = 0
         self.counters: collections.Counter[str] = collections.Counter()
         self.refused: collections.Counter[str] = collections.Counter()
+        # Requests that somebody waits for; None until there is a reply.
+        self._replies: dict[str, messages.Reply | None] = {}
 
     # ---- in
 
@@ -129,6 +132,11 @@ class Outbox:
         ):
             self._queue.append(Parcel(self.run, messages.Shed()))
 
+    def add_request(self, request: messages.Request) -> None:
+        """Something to do after the windows that wait; ``take_reply`` when ``has_reply``."""
+        self._replies[request.id] = None
+        self._queue.append(Parcel(self.run, request))
+
     # ---- out
 
     def take(self) -> list[Parcel]:
@@ -142,6 +150,13 @@ class Outbox:
         parcel = self._queue.popleft()
         self._files_waiting -= len(parcel.files)
         run = parcel.run
+        if run is None or isinstance(parcel.message, messages.Request):
+            self._sent.append(parcel)
+            return [parcel]
+        return [*self._make_known(run, parcel), *self._pass_on(run, parcel)]
+
+    def _make_known(self, run: RunInfo, parcel: Parcel) -> list[Parcel]:
+        """What tells the worker of the parcel's run and images, when it knows another."""
         parcels: list[Parcel] = []
         if self._told is not run and not isinstance(parcel.message, messages.Run):
             parcels.append(Parcel(run, messages.Run(run)))
@@ -153,14 +168,17 @@ class Outbox:
         elif isinstance(parcel.message, messages.Run):
             parcels.append(parcel)
         self._told = run
-        if not isinstance(parcel.message, messages.Run):
-            self._note(parcel)
-            parcels.append(parcel)
         return parcels
 
-    def _note(self, parcel: Parcel) -> None:
+    def _pass_on(self, run: RunInfo, parcel: Parcel) -> list[Parcel]:
+        """The parcel itself, unless _make_known has it already."""
+        if isinstance(parcel.message, messages.Run):
+            return []
+        self._note(run.run, parcel)
+        return [parcel]
+
+    def _note(self, run: str, parcel: Parcel) -> None:
         """Remember of what is sent now what another worker may have to be told."""
-        run = parcel.run.run
         if isinstance(parcel.message, messages.Images):
             known = self._announced.setdefault(run, {})
             for wire in parcel.message.images:
@@ -211,7 +229,8 @@ class Outbox:
 
     def _forget_runs(self, now: RunInfo) -> None:
         """Drop the images and cgroups of runs that nothing waits for."""
-        alive = {parcel.run.run for parcel in (*self._queue, *self._sent)} | {now.run}
+        alive = {parcel.run.run for parcel in (*self._queue, *self._sent) if parcel.run}
+        alive.add(now.run)
         if self.run is not None:
             alive.add(self.run.run)
         for told in (self._announced, self._cgroups):
@@ -252,6 +271,29 @@ class Outbox:
         self._lose(parcel)
         return parcel.samples
 
+    def reply(self, reply: messages.Reply) -> None:
+        """The worker has done a request, or will not."""
+        for parcel in self._sent:
+            if isinstance(parcel.message, messages.Request) and parcel.message.id == reply.id:
+                self._sent.remove(parcel)
+                break
+        if reply.id in self._replies:
+            self._replies[reply.id] = reply
+
+    def has_reply(self, request: str) -> bool:
+        """Whether there is a reply."""
+        return self._replies.get(request) is not None
+
+    def take_reply(self, request: str) -> tuple[messages.Reply | None, bool]:
+        """The reply, or None and whether the request was given up in time: never sent."""
+        reply = self._replies.pop(request, None)
+        if reply is None:
+            for parcel in self._queue:
+                if isinstance(parcel.message, messages.Request) and parcel.message.id == request:
+                    self._queue.remove(parcel)
+                    return None, True
+        return reply, False
+
     def worker_died(self, *, crashed: bool) -> Parcel | None:
         """What was not acknowledged goes first to the next worker.
 
@@ -262,17 +304,28 @@ class Outbox:
         if crashed and self._sent:
             self._sent[0].crashes += 1
             if self._sent[0].crashes >= _CRASHES_A_WINDOW:
-                given_up = self._sent.popleft()
-                self.refused["worker_died"] += 1
-                self._lose(given_up)
+                given_up = self._give_up(self._sent.popleft())
         self._queue.extendleft(reversed(self._sent))
         self._sent.clear()
         return given_up
+
+    def _give_up(self, parcel: Parcel) -> Parcel | None:
+        """What crashes every worker is not sent again; returns a window that is lost."""
+        if isinstance(parcel.message, messages.Request):
+            words = "failed", "the store's worker crashed over it"
+            self.reply(messages.Reply(parcel.message.id, {}, *words))
+            return None
+        self.refused["worker_died"] += 1
+        self._lose(parcel)
+        return parcel
 
     def abandon(self) -> None:
         """Nothing will be sent any more: count the windows, close the files."""
         for parcel in (*self._sent, *self._queue):
             _close_all(parcel.files)
+            if isinstance(parcel.message, messages.Request):
+                words = "failed", "opd is ending"
+                self.reply(messages.Reply(parcel.message.id, {}, *words))
             if parcel.size:
                 self.counters["windows_dropped"] += 1
                 self._lose(parcel)

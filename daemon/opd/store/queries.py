@@ -12,10 +12,9 @@ import sqlite3
 import threading
 from typing import TYPE_CHECKING, Self
 
-import msgspec
-
 from opd.errors import StoreError
 from opd.store.database import ReadConnection, check_version, snapshot
+from opd.store.history import MarkInfo, SessionInfo, read_marks, read_sessions
 from opd.store.quality import read_quality
 from opd.store.reports import Report, ReportQuery, ReportResult, stretches_of
 from opd.store.runs import Run, events_of, find_event, find_session, runs_of
@@ -28,19 +27,6 @@ if TYPE_CHECKING:
     from opd.sampling.window import EventInfo, RunInfo
 
 __all__ = ["Reader", "ReportQuery", "ReportResult", "SessionInfo", "open_reader"]
-
-
-class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A session and how much is in it; times None while it is empty."""
-
-    name: str
-    started_ns: int
-    kinds: list[str]
-    runs: int
-    windows: int
-    samples: int
-    first_ns: int | None
-    last_ns: int | None
 
 
 def open_reader(directory: Path) -> Reader:
@@ -82,27 +68,12 @@ class Reader:
     def sessions(self) -> list[SessionInfo]:
         """All sessions, oldest first."""
         with self._snapshot():
-            rows = self._connection.execute(
-                "SELECT sessions.name, sessions.started_ns, group_concat(DISTINCT kind),"
-                " count(DISTINCT runs.id), count(windows.id), total(samples),"
-                " min(start_ns), max(end_ns)"
-                " FROM sessions LEFT JOIN runs ON runs.session = sessions.id"
-                " LEFT JOIN windows ON windows.run = runs.id"
-                " GROUP BY sessions.id ORDER BY sessions.started_ns, sessions.id"
-            ).fetchall()
-        return [
-            SessionInfo(
-                name=name,
-                started_ns=started,
-                kinds=sorted((kinds or "").split(",")) if kinds else [],
-                runs=runs,
-                windows=windows,
-                samples=int(samples),
-                first_ns=first,
-                last_ns=last,
-            )
-            for name, started, kinds, runs, windows, samples, first, last in rows
-        ]
+            return read_sessions(self._connection, self._version)
+
+    def marks(self, *, since_ns: int | None = None, until_ns: int | None = None) -> list[MarkInfo]:
+        """The marks of a range, oldest first."""
+        with self._snapshot():
+            return read_marks(self._connection, self._version, since_ns, until_ns)
 
     def runs(self, session: str | None = None) -> list[RunInfo]:
         """The runs of a session (None: the latest), oldest first."""

@@ -26,7 +26,9 @@ the window)**2, which with ``weight`` and the number of windows gives the
 spread between windows. As rows of a table they took 38 bytes a row, more than
 everything else together. They hold whole minutes and hours below the run's
 ``minutes_until`` and ``hours_until`` (numbers of minutes and hours since
-1970); younger windows are read from their blocks. An `event` is an index into
+1970); younger windows are read from their blocks. Retention takes minutes with
+their windows; of hours below ``hours_from`` only minutes are left, and
+``deleted`` counts the run's windows that went. An `event` is an index into
 the run's list of events.
 
 ``cgroups`` are what the column ``cgroup`` of sample files and roll-ups names;
@@ -126,6 +128,7 @@ CREATE TABLE runs (
   threads INTEGER NOT NULL DEFAULT 0, processors INTEGER NOT NULL DEFAULT 0,
   longest_ns INTEGER NOT NULL DEFAULT 0,
   minutes_until INTEGER NOT NULL DEFAULT 0, hours_until INTEGER NOT NULL DEFAULT 0,
+  hours_from INTEGER NOT NULL DEFAULT 0, deleted INTEGER NOT NULL DEFAULT 0,
   UNIQUE (run, session)
 );
 CREATE TABLE names (id INTEGER PRIMARY KEY, hash INTEGER NOT NULL, text TEXT NOT NULL);
@@ -141,7 +144,7 @@ CREATE TABLE windows (
   id INTEGER PRIMARY KEY, run INTEGER NOT NULL REFERENCES runs(id), sequence INTEGER NOT NULL,
   start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL,
   {_QUALITY_SQL},
-  extra BLOB,
+  extra BLOB, bytes INTEGER NOT NULL DEFAULT 0,
   UNIQUE (run, sequence)
 );
 CREATE INDEX windows_start ON windows (run, start_ns);
@@ -156,7 +159,12 @@ CREATE TABLE blocks (
 
 # What makes a store of the version into one of the next, without rewriting rows.
 UPGRADES = {
-    1: "ALTER TABLE sessions ADD COLUMN saved INTEGER NOT NULL DEFAULT 0;"
+    1: """
+ALTER TABLE sessions ADD COLUMN saved INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN hours_from INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN deleted INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE windows ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
+"""
     + "".join(
         f"ALTER TABLE windows ADD COLUMN {name} INTEGER NOT NULL DEFAULT 0;" for name in LABELS
     )

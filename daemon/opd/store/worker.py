@@ -23,11 +23,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from opd.errors import OpdError, StoreError
+from opd.errors import OpdError, OperationFailedError, StoreError
 from opd.process import die_with, name_process, return_memory, started, trim_memory
 from opd.store import messages
 from opd.store.database import StoreGoneError
 from opd.store.metered import Meter, MeteredNames
+from opd.store.requests import reply_with
 from opd.store.writer import StoreWriter
 
 if TYPE_CHECKING:
@@ -145,6 +146,9 @@ class Worker:
         if isinstance(message, messages.Append):
             self._append(message.window)
             return
+        if isinstance(message, messages.Request):
+            self._send(self._carry_out(message))
+            return
         try:
             if isinstance(message, messages.Shed):
                 self._writer.shed()
@@ -183,6 +187,16 @@ class Worker:
             )
         if time.monotonic() - self._reported > _REPORT_SECONDS:
             self._report()
+
+    def _carry_out(self, request: messages.Request) -> messages.Reply:
+        try:
+            result = self._writer.carry_out(request.id, request.what, request.params)
+        except OpdError as error:
+            return reply_with(request.id, error)
+        except Exception as error:  # noqa: BLE001 - the reply says it
+            words = f"{request.what}: {type(error).__name__}: {error}"
+            return reply_with(request.id, OperationFailedError(words))
+        return messages.Reply(request.id, result)
 
     def _fail(self, error: Exception, what: str) -> str:
         """Count the error by its reason and tell the daemon once a reason."""

@@ -9,14 +9,11 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from array import array
-from itertools import chain, groupby
-from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from opd.errors import StoreError
-from opd.sampling.window import ImageInfo
 from opd.store.blocks import pack
 from opd.store.columns import COMM_BYTES, SampleFiles, read_sample_files
 from opd.store.database import (
@@ -27,19 +24,21 @@ from opd.store.database import (
     printable,
     transaction,
 )
-from opd.store.dictionary import Dictionary, Frames
-from opd.store.names import KIND_NAMED, KIND_RANGE, KIND_UNKNOWN, UNKNOWN, kind_of
+from opd.store.dictionary import Dictionary
+from opd.store.names import KIND_NAMED, KIND_RANGE, KIND_UNKNOWN, UNKNOWN
+from opd.store.naming import Namer
+from opd.store.requests import TURNS_OVER, Place, carry_out
 from opd.store.rollup import RollUp
 from opd.store.schema import EVENT_COLUMNS, EVENTS, FILE_NAME, QUALITY_COLUMNS
-from opd_native.condense import NAME_WORDS, BadWindowError, Condensed, Condenser
+from opd_native.condense import BadWindowError, Condensed, Condenser
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
     from pathlib import Path
     from types import TracebackType
 
-    from opd.sampling.window import CgroupInfo, RunInfo, Window
-    from opd.store.names import NameLike, NameSource, Resolver
+    from opd.sampling.window import CgroupInfo, ImageInfo, RunInfo, Window
+    from opd.store.names import Resolver
 
 _U32 = (1 << 32) - 1
 
@@ -47,9 +46,9 @@ _U32 = (1 << 32) - 1
 _FRAMES_KNOWN = 1 << 16
 _STACKS_KNOWN = 1 << 16
 
+_COLUMNS = ("run", "sequence", "start_ns", "end_ns", *QUALITY_COLUMNS, "extra", "bytes")
 _ADD_WINDOW = (
-    f"INSERT INTO windows (run, sequence, start_ns, end_ns, {', '.join(QUALITY_COLUMNS)}, extra)"  # noqa: S608
-    f" VALUES ({', '.join('?' * (5 + len(QUALITY_COLUMNS)))})"
+    f"INSERT INTO windows ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608
 )
 
 
@@ -61,15 +60,6 @@ class WindowReceipt(msgspec.Struct, frozen=True):
     new: bool
     samples: int
     bytes: int
-
-
-class _Name(NamedTuple):
-    text: str
-    raw: str
-    kind: str
-
-
-_NO_NAME = _Name(UNKNOWN, UNKNOWN, "unknown")
 
 
 class StoreWriter:
@@ -99,13 +89,12 @@ class StoreWriter:
         self._rollup: RollUp | None = None
         self._separated = (0, 0)
         self._longest_ns = 0
-        self.resolver_errors: dict[str, int] = {}
+        self._namer = Namer()
         self._condenser = Condenser(_FRAMES_KNOWN, _STACKS_KNOWN)
         self._forget_run()
 
     def _forget_run(self) -> None:
         """Image uids begin anew."""
-        self._images: dict[int, ImageInfo] = {}
         self._cgroups: dict[int, CgroupInfo] = {}
         self._forget()
 
@@ -114,7 +103,7 @@ class StoreWriter:
         self._dictionary = Dictionary(self._connection)
         self._rollup = None
         self._row = 0
-        self._identities: dict[int, bytes] = {}
+        self._namer.forget()
         self._condenser.forget()
 
     # ---- the three calls
@@ -132,9 +121,7 @@ class StoreWriter:
         self._row = 0
         if self._run is None or self._run.run != run.run:
             self._forget_run()
-            self._names: NameSource = (
-                self._resolver(run) if callable(self._resolver) else self._resolver
-            )
+            self._namer.begin(self._resolver(run) if callable(self._resolver) else self._resolver)
         self._run = run
         with self._writing():
             self._open_row(run)
@@ -166,8 +153,7 @@ class StoreWriter:
 
     def trouble(self) -> dict[str, int]:
         """What names cost: errors of the resolver, and what it counted, by reason."""
-        counted = getattr(self._names, "counters", {}) if self._run is not None else {}
-        return {**{f"resolver_{kind}": n for kind, n in self.resolver_errors.items()}, **counted}
+        return self._namer.counters()
 
     def add_images(self, images: Iterable[tuple[ImageInfo, int | None]]) -> None:
         """Announce images of the run, with an open file where there is one.
@@ -178,11 +164,7 @@ class StoreWriter:
         if self._run is None:
             raise StoreError(f"{self._directory}: images before a run was opened")
         for info, fd in images:
-            self._images[info.uid] = info
-            try:
-                self._names.add_image(info, fd)
-            except Exception as error:  # noqa: BLE001 - it read a file that anybody wrote
-                self._blame(error)
+            self._namer.add(info, fd)
 
     def add_cgroups(self, cgroups: Iterable[CgroupInfo]) -> None:
         """Announce cgroups of the run; a window's ``sfile_cgroup`` names them by uid."""
@@ -200,15 +182,32 @@ class StoreWriter:
         if identity_of(path) != self._file:
             # What is written now, nobody would ever read.
             raise StoreGoneError(f"{path}: the store was removed or replaced")
+        if window.end_ns < window.start_ns:
+            raise StoreError("invalid window: it ends before it starts")
         sfiles = read_sample_files(window)
         with self._writing():
             if not self._row:
                 self._open_row(self._run)
-            if self._is_stored(window.sequence):
+            if self._is_stored(self._run, window.sequence):
                 samples = sum(array("Q", window.row_hits))
                 return WindowReceipt(self._run.run, window.sequence, False, samples, 0)  # noqa: FBT003
             samples, size = self._store(window, sfiles)
         return WindowReceipt(self._run.run, window.sequence, True, samples, size)  # noqa: FBT003
+
+    def carry_out(self, request: str, what: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Do what opd.store.requests knows, once for each ``request``: its result.
+
+        Raises what it raises, and then nothing was done.
+        """
+        if what in TURNS_OVER:
+            # The minute that fills is of the session that ends.
+            self.finish()
+        with self._writing():
+            result = carry_out(Place(self._connection, self._row), request, what, params)
+        if what in TURNS_OVER:
+            self._row = 0
+            self._rollup = None
+        return result
 
     def finish(self) -> None:
         """Bring the roll-ups up to the last window."""
@@ -219,7 +218,7 @@ class StoreWriter:
     def shed(self) -> None:
         """Forget what only saves work; frames and stacks get new numbers."""
         self._dictionary = Dictionary(self._connection)
-        self._identities.clear()
+        self._namer.forget()
         self._condenser.forget()
 
     def close(self) -> None:
@@ -237,10 +236,13 @@ class StoreWriter:
     def _writing(self) -> _Writing:
         return _Writing(self)
 
-    def _is_stored(self, sequence: int) -> bool:
+    def _is_stored(self, run: RunInfo, sequence: int) -> bool:
         return (
+            # Under all sessions of the run: it may come again after a reset.
             self._connection.execute(
-                "SELECT 1 FROM windows WHERE run = ? AND sequence = ?", (self._row, sequence)
+                "SELECT 1 FROM runs JOIN windows ON windows.run = runs.id"
+                " WHERE runs.run = ? AND sequence = ?",
+                (run.run, sequence),
             ).fetchone()
             is not None
         )
@@ -260,7 +262,7 @@ class StoreWriter:
             ]
         )
         row_block = pack(condensed.row_columns)
-        number = self._add_window(window, condensed)
+        number = self._add_window(window, condensed, len(group_block) + len(row_block))
         self._connection.execute(
             "INSERT INTO blocks VALUES (?, ?, ?)", (number, group_block, row_block)
         )
@@ -277,17 +279,14 @@ class StoreWriter:
         except BadWindowError as error:
             raise StoreError(f"invalid window: {error}") from error
         first = self._dictionary.next_stack()
-        names = self._name_frames(new)
+        names = self._namer.name(self._dictionary, new)
         condensed = self._condenser.end(names, first, self._dictionary.name(UNKNOWN))
         self._dictionary.add_stacks(first, condensed.new_stacks, condensed.stack_columns)
         return condensed
 
     def _paths(self, sfiles: SampleFiles) -> array[int]:
         """The number of each sample file's image path."""
-        numbers = {
-            uid: self._dictionary.name(self._images[uid].path if uid in self._images else UNKNOWN)
-            for uid in set(sfiles.image)
-        }
+        numbers = {uid: self._dictionary.name(self._namer.path(uid)) for uid in set(sfiles.image)}
         return array("I", map(numbers.__getitem__, sfiles.image))
 
     def _cgroup_numbers(self, sfiles: SampleFiles) -> array[int]:
@@ -310,7 +309,7 @@ class StoreWriter:
         }
         return array("I", map(numbers.__getitem__, comms))
 
-    def _add_window(self, window: Window, condensed: Condensed) -> int:
+    def _add_window(self, window: Window, condensed: Condensed, size: int) -> int:
         quality = {"samples": condensed.hits, **window.quality, **_kinds(condensed.kind_hits)}
         known = [int(quality.pop(name, 0)) for name in QUALITY_COLUMNS]
         extra: dict[str, object] = {name: value for name, value in quality.items() if value}
@@ -321,6 +320,7 @@ class StoreWriter:
             (
                 *(self._row, window.sequence, window.start_ns, window.end_ns, *known),
                 msgspec.msgpack.encode(extra) if extra else None,
+                size,
             ),
         ).lastrowid
         return 0 if number is None else number
@@ -339,71 +339,6 @@ class StoreWriter:
             )
             self._separated = separated
             self._longest_ns = longest_ns
-
-    # ---- frames
-
-    def _name_frames(self, new: list[tuple[int, int, int]]) -> array[int]:
-        """Name and store new frames; number, name and kind of each, in their order."""
-        groups = [
-            self._frames_of(uid, caller, array("Q", map(itemgetter(2), group)))
-            for (uid, caller), group in groupby(new, key=itemgetter(0, 1))
-        ]
-        first = self._dictionary.add_frames(groups)
-        words = array("I", bytes(4 * NAME_WORDS * len(new)))
-        words[0::NAME_WORDS] = array("I", range(first, first + len(new)))
-        words[1::NAME_WORDS] = array("I", chain.from_iterable(group.names for group in groups))
-        words[2::NAME_WORDS] = array("I", chain.from_iterable(group.kinds for group in groups))
-        return words
-
-    def _frames_of(self, uid: int, caller: int, offsets: array[int]) -> Frames:
-        """Frames of one image with address and name, as the resolver says."""
-        info = self._images.get(uid) or ImageInfo(uid=uid, kind="unknown", path=UNKNOWN)
-        image = self._dictionary.image(info, self._identity(uid))
-        try:
-            addresses, distinct, which = self._ask(uid, offsets, caller=bool(caller))
-        except Exception as error:  # noqa: BLE001 - it read a file that anybody wrote
-            self._blame(error)
-            addresses, distinct, which = offsets, [_NO_NAME], [0] * len(offsets)
-        number = self._dictionary.name
-        names = [number(name.text) for name in distinct]
-        raws = [0 if name.raw == name.text else number(name.raw) for name in distinct]
-        kinds = [kind_of(name.kind) for name in distinct]
-        return Frames(
-            image,
-            caller,
-            addresses,
-            [names[index] for index in which],
-            [raws[index] for index in which],
-            [kinds[index] for index in which],
-        )
-
-    def _ask(
-        self, uid: int, offsets: array[int], *, caller: bool
-    ) -> tuple[array[int], Sequence[NameLike], Sequence[int]]:
-        """ELF addresses, names, and for each address which name."""
-        if uid not in self._images:
-            raise StoreError(f"image {uid} was never announced")
-        addresses = self._names.elf_addresses(uid, offsets)
-        distinct, which = self._names.name_runs(uid, addresses, caller=caller)
-        if not len(which) == len(addresses) == len(offsets):
-            raise StoreError(f"image {uid}: the resolver answered another number of frames")
-        return addresses, distinct, which
-
-    def _identity(self, uid: int) -> bytes:
-        identity = self._identities.get(uid)
-        if identity is None:
-            try:
-                identity = bytes(self._names.image_identity(uid))
-            except Exception as error:  # noqa: BLE001 - it read a file that anybody wrote
-                self._blame(error)
-                identity = bytes(16)
-            self._identities[uid] = identity
-        return identity
-
-    def _blame(self, error: Exception) -> None:
-        """Count what the resolver could not do, by kind of error."""
-        kind = type(error).__name__
-        self.resolver_errors[kind] = self.resolver_errors.get(kind, 0) + 1
 
 
 def _plus_one(column: array[int]) -> array[int]:

@@ -160,7 +160,7 @@ def test_times_reach_the_daemon_as_typed():
     ("words", "said"),
     [
         (["repotr"], "did you mean report"),
-        (["sessions"], "valid: status"),
+        (["segments"], "valid: status"),
         ([], "SUBCOMMAND"),
         (["report", "--srot", "comm"], "did you mean --sort"),
         (["--formta", "json", "report"], "did you mean --format"),

@@ -145,6 +145,30 @@ class TestBackend:
         self.sampling = False
         return {"sampling": False}
 
+    def sessions(self):
+        """One session."""
+        session = {"name": "live", "kinds": ["live"], "saved": False, "started_ns": 10**18}
+        session |= {"runs": 1, "windows": 2, "samples": 3, "bytes": 4}
+        return {"sessions": [session | {"first_ns": 10**18, "last_ns": None}]}
+
+    def marks(self, params):
+        """One mark."""
+        self.asked.append(params)
+        return {"marks": [{"id": 1, "at_ns": 10**18, "kind": "user", "text": "deploy\n1"}]}
+
+    def mark(self, params):
+        """Keep nothing."""
+        self.asked.append(params)
+        return {"id": 2, "at_ns": 10**18, "text": params["text"]}
+
+    def save(self, params):
+        """Keep nothing."""
+        return {"session": params["name"]}
+
+    def reset(self):
+        """Nothing to begin anew."""
+        return {"session": None}
+
     def shutdown(self):
         """End."""
         self.ended.set()

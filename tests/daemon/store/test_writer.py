@@ -103,7 +103,7 @@ def test_stacks_come_back_with_the_frozen_identity(writer, tmp_path):
     hits = [random_hits(sequence) for sequence in range(5)]
     for sequence, some in enumerate(hits):
         writer.append(make_window(sequence, some))
-    names = writer._names
+    names = writer._namer._source
     wanted = {}
     for hit in chain.from_iterable(hits):
         uids = [uid for uid, _offset in hit.frames]
@@ -210,8 +210,8 @@ def test_what_the_resolver_cannot_do_is_unknown_and_counted(tmp_path):
     writer.append(
         make_window(0, [Hit(0, "a", 1, 0, ((2, 1),), 1, 1), Hit(0, "a", 1, 0, ((77, 1),), 1, 1)])
     )
-    assert writer.resolver_errors["ValueError"] == 1
-    assert writer.resolver_errors["StoreError"] == 1
+    assert writer._namer.errors["ValueError"] == 1
+    assert writer._namer.errors["StoreError"] == 1
     writer.close()
     with open_reader(tmp_path) as reader:
         result = reader.report(ReportQuery(sort=("image", "symbol"), top=0))
