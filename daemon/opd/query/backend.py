@@ -40,8 +40,8 @@ class Backend(Protocol):
         """
         ...
 
-    def status(self) -> dict[str, Any]:
-        """All of the status but ``messages``, which the server adds."""
+    def status(self, params: dict[str, Any]) -> dict[str, Any]:
+        """All of the status but ``messages``, which the server adds; ``cost`` if asked for."""
         ...
 
     def report(self, params: dict[str, Any]) -> dict[str, Any]:

@@ -117,8 +117,8 @@ class Dispatcher:
             **hello,
         }
 
-    def _status(self, _: dict[str, Any], __: Owner) -> dict[str, Any]:
-        status = self._backend.status()
+    def _status(self, params: dict[str, Any], _: Owner) -> dict[str, Any]:
+        status = self._backend.status(params)
         messages = self._messages()
         # This answer counts itself, so that the sum holds for whoever reads it.
         messages["answered"] += 1

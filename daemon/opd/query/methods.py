@@ -42,7 +42,7 @@ _QUESTION = {
 
 METHODS: dict[str, Method] = {
     "hello": Method(at_once=True),
-    "status": Method(),
+    "status": Method(params={"cost": Param("flag")}),
     "report": Method(
         params={**_QUESTION, **_RANGE, "per": Param("text"), "session": Param("text")},
         slow=True,
@@ -143,6 +143,9 @@ def _value(what: str, kind: str, value: Any) -> Any:
     elif kind in ("offset", "nanoseconds"):
         good = _is_int(value) and 0 <= value < 1 << 62
         expected = "a number of bytes" if kind == "offset" else "nanoseconds since 1970"
+    elif kind == "flag":
+        good = isinstance(value, bool)
+        expected = "true or false"
     elif kind == "seconds":
         good = isinstance(value, int | float) and not isinstance(value, bool)
         good = good and 0 < value <= SECONDS_LIMIT

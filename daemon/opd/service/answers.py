@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from opd.store.queries import Reader
 
 DUMP_TIMEOUT_S = 60.0
+# A worker that is stopped or busy: what it last said has to do.
+REPORT_TIMEOUT_S = 1.0
 
 
 class Answers:
@@ -41,8 +43,8 @@ class Answers:
             "session": self._daemon.session,
         }
 
-    def status(self) -> dict[str, Any]:
-        """Give the contract's status, without ``messages``."""
+    def status(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Give the contract's status, without ``messages``; with ``cost`` what opd costs."""
         daemon = self._daemon
         quality: dict[str, Any] = {}
         problem = ""
@@ -52,13 +54,20 @@ class Answers:
         except OpdError as error:
             # How the daemon does can be asked even when its store is broken.
             problem = str(error)
+        if params.get("cost"):
+            daemon.link.ask_report(REPORT_TIMEOUT_S)
         with daemon.state_lock:
             status = status_of(
                 started=daemon.started,
                 sampling=daemon.sampling,
                 link=daemon.link.stats(),
                 quality=quality,
+                governor=daemon.governing.stats(),
             )
+            if params.get("cost"):
+                from opd.service.cost import cost_of
+
+                status["cost"] = cost_of(daemon)
         return status | {"problem": problem} if problem else status
 
     def report(self, params: dict[str, Any]) -> dict[str, Any]:

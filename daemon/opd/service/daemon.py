@@ -22,6 +22,7 @@ from opd.sampling.window import RunInfo
 from opd.service import governing, segments
 from opd.service import log as logging
 from opd.service.answers import Answers
+from opd.service.cost import NativeCost
 from opd.service.duties import Duties
 from opd.service.governing import Governing
 from opd.service.imports import import_in_child
@@ -96,6 +97,7 @@ class Daemon:
             memory_bytes=config.store.worker_memory_mib * MIB,
         )
         self.stopwatch = Stopwatch()
+        self.native_cost = NativeCost()
         self.governing = Governing(self)
         self.answers = Answers(self)
         self._server = Server(
@@ -163,7 +165,7 @@ class Daemon:
             self._reload()
         elif name == "SIGUSR1":
             try:
-                self.log.info("daemon.stats", **flat(self.answers.status()))
+                self.log.info("daemon.stats", **flat(self.answers.status({})))
             except OpdError as error:
                 self.log.error("daemon.stats", error=str(error))
 
@@ -237,6 +239,7 @@ class Daemon:
             if loop is not None:
                 loop.stop()
             if sampling is not None:
+                self.native_cost.retire(sampling.stats())
                 sampling.close()
 
     def _reload(self) -> None:

@@ -6,23 +6,13 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
+from opd.service import processes
+from opd.service.cost import total_cpu_ns
+
 if TYPE_CHECKING:
     from opd.sampling.live import LiveSampling
 
 NS = 1_000_000_000
-
-
-def self_cpu_seconds() -> float:
-    """Give the CPU time of this process and of the children it has reaped, in seconds."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
-
-
-def self_pss_bytes() -> int:
-    """Give this process's proportional set size in bytes."""
-    import psutil  # asked for seldom, and start-up has a budget
-
-    return int(psutil.Process().memory_full_info().pss)
 
 
 def status_of(
@@ -31,6 +21,7 @@ def status_of(
     sampling: LiveSampling | None,
     link: dict[str, Any],
     quality: dict[str, Any],
+    governor: dict[str, Any],
 ) -> dict[str, Any]:
     """Give the ``status`` answer of DESIGN's contract, less ``messages``.
 
@@ -38,7 +29,8 @@ def status_of(
     statistics. Times are in the unit of their name.
     """
     worker_cpu, worker_pss = float(link["cpu_seconds"]), int(link["pss_bytes"])
-    cpu = self_cpu_seconds() + worker_cpu
+    cpu = total_cpu_ns() / NS
+    pss = sum(map(processes.pss_bytes, (os.getpid(), *processes.descendants())))
     answer: dict[str, Any] = {
         "pid": os.getpid(),
         "uptime_seconds": time.monotonic() - started,
@@ -46,7 +38,7 @@ def status_of(
         "events": [],
         "features": {},
         "cpu_seconds": cpu,
-        "pss_bytes": self_pss_bytes() + worker_pss,
+        "pss_bytes": pss,
         "ns_per_sample": None,
         "samples": 0,
         "quality": quality,
@@ -56,6 +48,7 @@ def status_of(
             for name in ("waiting", "waiting_bytes", "windows_stored", "windows_dropped")
         },
         "ladder": [],
+        "governor": governor,
     }
     if sampling is not None:
         stats = sampling.stats()
@@ -111,7 +104,7 @@ def published_stats(link: dict[str, Any]) -> dict[str, Any]:
     )
     worker = {"pid": link["pid"], "cpu_seconds": link["cpu_seconds"]}
     return {name: link[name] for name in names} | {
-        "cpu_seconds": self_cpu_seconds() + float(link["cpu_seconds"]),
+        "cpu_seconds": total_cpu_ns() / NS,
         "worker": worker | {"pss_bytes": link["pss_bytes"]},
     }
 

@@ -145,8 +145,17 @@ class WorkerLink:
     def shed(self) -> None:
         """Have the worker forget what only saves it work."""
         with self._changed:
-            self._outbox.add_shed()
+            self._outbox.add_word(messages.Shed())
         self._wake()
+
+    def ask_report(self, timeout: float) -> bool:
+        """Have the worker report, and wait for it up to ``timeout`` s; whether it did."""
+        with self._changed:
+            before = self._report
+            self._outbox.add_word(messages.Tell())
+        self._wake()
+        with self._changed:
+            return self._changed.wait_for(lambda: self._report is not before, timeout)
 
     @property
     def worker_pid(self) -> int:

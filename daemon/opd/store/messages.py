@@ -83,6 +83,10 @@ class Request(msgspec.Struct, tag="request"):
     params: dict[str, Any]
 
 
+class Tell(msgspec.Struct, tag="tell"):
+    """Report now."""
+
+
 class Close(msgspec.Struct, tag="close"):
     """Finish and exit."""
 
@@ -148,7 +152,7 @@ class Line(msgspec.Struct, tag="line"):
     text: str
 
 
-ToWorker = Run | Images | Cgroups | Append | Request | Shed | Close
+ToWorker = Run | Images | Cgroups | Append | Request | Shed | Tell | Close
 ToDaemon = Ready | Failed | Stored | Refused | Reply | Report | Line
 
 

@@ -125,12 +125,12 @@ class Outbox:
             dropped.append(oldest)
         return dropped
 
-    def add_shed(self) -> None:
-        """Have the worker forget what it can; at most one such word waits."""
+    def add_word(self, word: messages.Shed | messages.Tell) -> None:
+        """Something for the worker to do; at most one of a kind waits."""
         if self.run is not None and not any(
-            isinstance(parcel.message, messages.Shed) for parcel in self._queue
+            type(parcel.message) is type(word) for parcel in self._queue
         ):
-            self._queue.append(Parcel(self.run, messages.Shed()))
+            self._queue.append(Parcel(self.run, word))
 
     def add_request(self, request: messages.Request) -> None:
         """Something to do after the windows that wait; ``take_reply`` when ``has_reply``."""

@@ -153,6 +153,8 @@ class Worker:
             if isinstance(message, messages.Shed):
                 self._writer.shed()
                 trim_memory()
+            elif isinstance(message, messages.Tell):
+                self._report()
             elif isinstance(message, messages.Run):
                 self._run = message.run.run
                 self._meter.storing(self._writer.open_run, message.run)

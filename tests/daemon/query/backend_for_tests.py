@@ -63,7 +63,7 @@ class TestBackend:
         """Say what there is."""
         return {"capabilities": {"sampling": self.sampling}}
 
-    def status(self):
+    def status(self, _params):
         """All but messages."""
         return {
             "pid": os.getpid(),

@@ -142,7 +142,7 @@ def test_a_report_travels_as_columns(dealer):
         ("report", {"sort": "smybol"}, -32602, "symbol"),
         ("top", {"seconds": 0}, -32602, "seconds"),
         ("top", {"seconds": float("nan")}, -32602, "seconds"),
-        ("status", {"x": 1}, -32602, "none"),
+        ("status", {"x": 1}, -32602, "cost"),
         ("import_chunk", {"transfer": "a"}, -32602, "offset"),
         ("import_chunk", {"transfer": "a", "offset": 0, "data": b"x"}, -32602, "transfer"),
         ("report", {"session": "broken"}, -32603, "ZeroDivisionError"),
@@ -421,7 +421,7 @@ def test_a_stop_ends_whatever_peers_do(server, backend, context):
 def test_hello_is_answered_while_handlers_hang(server, backend, context, dealer):
     """With every quick and slow thread taken, hello of the same and of another connection come."""
     go_on = threading.Event()
-    backend.status = lambda: {"waited": go_on.wait(60)}
+    backend.status = lambda _params: {"waited": go_on.wait(60)}
     try:
         for at in range(10):
             dealer.send(body_of("status", request_id=at))
@@ -440,7 +440,7 @@ def test_hello_is_answered_while_handlers_hang(server, backend, context, dealer)
 def test_a_flood_of_one_connection_keeps_nobody_waiting(server, backend, context, dealer):
     """Of 1,000 status requests that nobody reads 32 wait, and another's turn comes among them."""
     turns = threading.Semaphore(0)
-    backend.status = lambda: {"turn": turns.acquire(timeout=60)}
+    backend.status = lambda _params: {"turn": turns.acquire(timeout=60)}
     deaf = opened(context, zmq.DEALER, server.endpoint)
     for at in range(1000):
         deaf.send(body_of("status", request_id=at))

@@ -10,17 +10,22 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-EXAMPLE = "opctl status --format json"
+EXAMPLE = "opctl status --cost\n  opctl status --format json"
 
 
-def add_arguments(_: argparse.ArgumentParser) -> None:
-    """No options of its own."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this subcommand."""
+    parser.add_argument(
+        "--cost",
+        action="store_true",
+        help="show what opd itself costs, by stage of a sample's way and by process",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Ask and print."""
     with asking.connect(arguments) as client:
-        status = client.call("status")
+        status = client.call("status", {"cost": True} if arguments.cost else {})
     if arguments.format == "json":
         output.print_json(status)
         return 0
@@ -29,6 +34,8 @@ def run(arguments: argparse.Namespace) -> int:
         output.print_csv(
             ["name", "value"], ({"name": name, "value": value} for name, value in fields.items())
         )
+    elif arguments.cost:
+        _print_cost(status["cost"])
     else:
         output.print_fields(fields)
     return 0
@@ -67,8 +74,70 @@ def _for_people(status: Mapping[str, Any]) -> dict[str, Any]:
         fields["cost"] = f"{status['ns_per_sample']:.0f} ns a sample"
     fields["memory"] = f"{output.size_text(status['pss_bytes'])} (PSS)"
     fields["messages"] = ", ".join(f"{n} {name}" for name, n in status["messages"].items())
+    if text := _governor_text(status.get("governor") or {}):
+        fields["governor"] = text
     fields["quality"] = output.quality_text(status["quality"])
     return fields
+
+
+def _governor_text(governor: Mapping[str, Any]) -> str:
+    """What it holds back, in a line; "" when nothing and never did."""
+    parts = []
+    if (share := governor.get("share", 1.0)) < 1:
+        parts.append(f"at {100 * share:.1f} % of the rates asked")
+    if governor.get("lowered_seconds"):
+        parts.append(
+            f"lowered for {output.span_text(governor['lowered_seconds'])},"
+            f" budget {governor['cpu_percent_budget']:g} % of one core"
+        )
+    if governor.get("over_seconds"):
+        parts.append(f"over it for {output.span_text(governor['over_seconds'])} all the same")
+    if governor.get("memory_over"):
+        limit = output.size_text(governor["memory_bytes_limit"] or 0)
+        parts.append(f"memory over {limit} {governor['memory_over']} times")
+    if governor.get("stacks_divided_by", 1) > 1:
+        parts.append(f"1/{governor['stacks_divided_by']} of the distinct stacks kept")
+    return "; ".join(parts)
+
+
+def _print_cost(cost: Mapping[str, Any]) -> None:
+    rows = [_cost_row(row) for row in cost["stages"]]
+    unaccounted = cost["unaccounted_seconds"]
+    total = cost["cpu_seconds"]
+    share = 100 * unaccounted / total if total else 0.0
+    rows.append(_cost_row({"stage": "unaccounted", "cpu_seconds": unaccounted, "percent": share}))
+    samples = cost["samples"]
+    whole = {"stage": "all", "cpu_seconds": total, "percent": 100.0 if total else 0.0}
+    rows.append(_cost_row(whole | {"ns_per_sample": total * 1e9 / samples if samples else None}))
+    names = ("cpu s", "percent", "ns/sample", "stage", "process")
+    output.print_table(names, rows, right=names[:3])
+    output.write(
+        f"{samples} samples; {cost['cpu_percent']:.2f} % of one core."
+        " ~: estimated from one record in 61, their sum is exact."
+    )
+    memory = cost["memory"]
+    output.write("")
+    columns = ("memory", "process", "pid")
+    rows = [{**row, "memory": output.size_text(row["pss_bytes"])} for row in memory["processes"]]
+    rows += [
+        {"memory": output.size_text(size), "process": f"kernel: {name.replace('_', ' ')}"}
+        for name, size in memory["kernel"].items()
+    ]
+    rows.append({"memory": output.size_text(memory["total_bytes"]), "process": "all"})
+    output.print_table(columns, rows, right=("memory", "pid"))
+    by = memory["cgroup"]["path"] if memory["cgroup"] else "no cgroup of its own: computed"
+    output.write(f"Processes by PSS; kernel memory by {by}.")
+
+
+def _cost_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    per_sample = row.get("ns_per_sample")
+    return {
+        "stage": f"{'~' if row.get('estimate') else ''}{row['stage']}",
+        "process": row.get("process", ""),
+        "cpu s": f"{row['cpu_seconds']:.3f}",
+        "percent": f"{row['percent']:.1f}",
+        "ns/sample": "" if per_sample is None else f"{per_sample:.0f}",
+    }
 
 
 def _event_text(event: Any) -> str:
