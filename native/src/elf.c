@@ -44,6 +44,25 @@ elf_window_init(struct elf_window *window, const struct elf_source *source, size
     return window->bytes == NULL ? -ENOMEM : 0;
 }
 
+int
+elf_window_init_whole(struct elf_window *window, const struct elf_source *source, size_t step,
+                      uint64_t offset, uint64_t size)
+{
+    if (offset > source->size)
+        size = 0;
+    else if (size > source->size - offset)
+        size = source->size - offset;
+    if (size > ELF_WHOLE)
+        return elf_window_init(window, source, step);
+    *window = (struct elf_window){.source = source, .start = offset, .step = step};
+    window->bytes = malloc(size > ELF_WINDOW_SIZE ? (size_t)size : ELF_WINDOW_SIZE);
+    if (window->bytes == NULL)
+        return -ENOMEM;
+    if (elf_source_read(source, offset, window->bytes, (size_t)size) == 0)
+        window->length = (size_t)size;
+    return 0;
+}
+
 void
 elf_window_free(struct elf_window *window)
 {

@@ -10,6 +10,7 @@
 
 #define MAX_STUBS 200000
 #define MAX_RELOCATIONS (256ull << 20)
+#define SYMBOL_PAGE 4096 // read of a symbol table too large to be read whole
 
 struct stub {
     uint64_t got;     // address of its GOT slot; UINT64_MAX: by_index
@@ -211,7 +212,12 @@ elf_plt_symbols(const struct opd_elf *elf, struct elf_symbols *symbols)
                 read_relocations(section, &window, &stubs,
                                  strcmp(section->name, ".rela.plt") == 0 ? by_index : stubs.count);
         }
-        rc = name_stubs(elf, dynamic, &window, &stubs, symbols);
+        elf_window_free(&window);
+        // By address of the stubs, the symbols come in no order.
+        rc = elf_window_init_whole(&window, &elf->source, SYMBOL_PAGE, dynamic->offset,
+                                   dynamic->size);
+        if (rc == 0)
+            rc = name_stubs(elf, dynamic, &window, &stubs, symbols);
     }
     elf_window_free(&window);
     free(stubs.items);

@@ -27,6 +27,11 @@ struct elf_window {
     uint8_t *bytes;
 };
 int elf_window_init(struct elf_window *window, const struct elf_source *source, size_t step);
+// A view that holds `size` bytes at `offset` from the start, where they are
+// not too many: for a table that is read in no order.
+#define ELF_WHOLE (16u << 20)
+int elf_window_init_whole(struct elf_window *window, const struct elf_source *source, size_t step,
+                          uint64_t offset, uint64_t size);
 void elf_window_free(struct elf_window *window);
 // At least `need` (<= ELF_WINDOW_SIZE) bytes at `offset`, NULL when the source
 // has fewer. `available`, if not NULL, says how many there are in the view.

@@ -10,7 +10,7 @@
 #define MAX_SYMBOLS 4000000         // functions kept
 #define MAX_TABLE (512ull << 20)    // bytes of a symbol table
 #define NAME_READ 512               // bytes read for one name at first
-#define NAME_PAGE 4096              // and while the table is built: names may come in any order
+#define NAME_PAGE 4096              // and of a string table too large to be read whole
 #define MAX_STRINGS ELF_NAME_OFFSET // bytes of a string table
 
 struct strings {
@@ -114,7 +114,8 @@ read_symbol_table(const struct opd_elf *elf, const struct opd_elf *from,
     struct elf_window window;
     int rc = elf_window_init(&window, &from->source, ELF_WINDOW_SIZE);
     if (rc == 0)
-        rc = elf_window_init(&strings.window, &from->source, NAME_PAGE);
+        rc = elf_window_init_whole(&strings.window, &from->source, NAME_PAGE, strings.offset,
+                                   strings.size);
     else
         strings.window.bytes = NULL;
     size_t count = (size_t)(table->size / least);
