@@ -41,6 +41,7 @@ opd_sampler_create(const struct opd_sampler_options *options, const uint32_t *cp
     if (sampler == NULL)
         return NULL;
     sampler->options = *options;
+    sampler->options.pipeline.proc_root = NULL; // the caller's; the pipeline keeps a copy
     sampler->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pthread_mutex_init(&sampler->lock, NULL);
     pthread_condattr_t monotonic;

@@ -63,7 +63,7 @@ static int
 open_threads(struct opd_sampler *sampler, uint32_t pid)
 {
     char path[4096];
-    const char *root = sampler->options.pipeline.proc_root;
+    const char *root = sampler->pipeline->proc_root;
     snprintf(path, sizeof path, "%s/%u/task", root != NULL ? root : "/proc", pid);
     DIR *folder = opendir(path);
     if (folder == NULL)
@@ -102,7 +102,7 @@ opd_sampler_add_process(struct opd_sampler *sampler, uint32_t pid)
                 opd_ring_enable(&sampler->rings[i], false);
         }
         // After the side-band is on: what changes meanwhile comes as records.
-        if (sampler->options.pipeline.proc_root != NULL)
+        if (sampler->pipeline->proc_root != NULL)
             opd_pipeline_snapshot_one(sampler->pipeline, pid);
     }
     pthread_mutex_unlock(&sampler->lock);
@@ -141,7 +141,7 @@ int
 opd_sampler_snapshot_targets(struct opd_sampler *sampler)
 {
     int processes = 0;
-    if (sampler->options.pipeline.proc_root == NULL)
+    if (sampler->pipeline->proc_root == NULL)
         return -EINVAL;
     for (size_t i = 0; i < sampler->target_count; i++) {
         // The threads of a process stand together.
