@@ -110,6 +110,11 @@ class Sampler:
         """Close what belongs to threads that have ended; how many are left."""
         return check(lib.opd_sampler_sweep_targets(self._pointer), "sweep targets")
 
+    def add_filter(self, comm_glob: str) -> None:
+        """Count only samples of threads or processes of such names, and of other globs'."""
+        glob = os.fsencode(comm_glob)
+        check(lib.opd_pipeline_add_filter(self._pipeline, glob), f"filter {comm_glob}")
+
     def set_idle(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Tell the kernel address ranges in which the idle task does nothing."""
         ordered = sorted(ranges)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cost.h"
+#include "filter.h"
 #include "pipeline.h"
 
 #define KERNEL_HALF (1ull << 63)
@@ -188,6 +189,11 @@ opd_attribute_sample(struct opd_pipeline *pipeline, unsigned event, const struct
             opd_pipeline_snapshot_one(pipeline, record->pid);
             thread = opd_spaces_thread(pipeline->spaces, record->pid, record->tid, &known);
         }
+    }
+    if (pipeline->filter != NULL &&
+        !opd_filter_passes(pipeline->filter, pipeline->spaces, thread, record->pid, record->tid)) {
+        counts->filtered++;
+        return;
     }
     const struct opd_maps *maps = thread != NULL ? opd_thread_maps(thread) : NULL;
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "filter.h"
 #include "opd/procfs.h"
 
 #define LINGER_NS 2000000000u // samples of a task come after its EXIT
@@ -94,6 +95,7 @@ opd_pipeline_destroy(struct opd_pipeline *pipeline)
     opd_cgroups_destroy(pipeline->cgroups);
     opd_hierarchy_close(pipeline->hierarchy);
     opd_maps_drop(pipeline->kernel_maps);
+    opd_filter_free(pipeline->filter);
     free(pipeline->idle_starts);
     free(pipeline->idle_ends);
     free(pipeline->proc_root);
@@ -122,6 +124,12 @@ opd_pipeline_set_period(struct opd_pipeline *pipeline, unsigned event, uint64_t 
     }
     weight->next = period;
     weight->next_since = since;
+}
+
+int
+opd_pipeline_add_filter(struct opd_pipeline *pipeline, const char *comm_glob)
+{
+    return opd_filter_add(&pipeline->filter, comm_glob);
 }
 
 uint32_t

@@ -78,7 +78,8 @@ struct opd_pipeline {
     struct opd_weight weights[OPD_EVENTS_MAX];
     unsigned event_count;
     uint32_t stack_divisor;
-    uint64_t *hash_ticks; // measured: where the ticks of counting go
+    struct opd_filter *filter; // NULL: all samples count
+    uint64_t *hash_ticks;      // measured: where the ticks of counting go
 
     struct opd_spaces *spaces;
     pthread_mutex_t image_lock; // the feeder adds, any thread takes

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From records to packed columns, without a kernel: every way that a sample
 // can be attributed, and every limit.
+#include <errno.h>
 #include <string.h>
 
 #include "opd/pipeline.h"
@@ -232,6 +233,46 @@ a_multiplexed_event_is_scaled(void)
     opd_pipeline_destroy(pipeline);
 }
 
+static void
+only_names_that_match_are_counted(void)
+{
+    struct opd_pipeline *pipeline = create(true, 0);
+    CHECK(opd_pipeline_add_filter(pipeline, "ngin*") == 0);
+    CHECK(opd_pipeline_add_filter(pipeline, "[ab]?") == 0);
+    const char *comms[] = {"nginx", "engine", "b1", "b12", "fifteen-letters", "ngin"};
+    for (uint32_t i = 0; i < 6; i++) {
+        feed_comm(pipeline, 100 + i, comms[i], 1);
+        for (unsigned j = 0; j < 3; j++)
+            feed_sample(pipeline, 100 + i, OPD_MISC_USER, 0x1000, NULL, 0, 2 + j);
+    }
+    // A thread of another name, of a process whose first thread is asked for.
+    struct opd_record thread = {.type = OPD_RECORD_COMM, .time = 9};
+    thread.u.comm.pid = 100;
+    thread.u.comm.tid = 200;
+    thread.u.comm.comm = "worker";
+    thread.u.comm.comm_length = 6;
+    opd_pipeline_feed(pipeline, 0, &thread);
+    struct opd_record sample = {.type = OPD_RECORD_SAMPLE,
+                                .misc = OPD_MISC_USER,
+                                .has = OPD_HAS_IP | OPD_HAS_TID | OPD_HAS_TIME,
+                                .pid = 100,
+                                .tid = 200,
+                                .time = 10};
+    opd_pipeline_feed(pipeline, 0, &sample);
+    feed_sample(pipeline, 0, OPD_MISC_KERNEL, 0xffffffff81000000, NULL, 0, 11);
+    feed_comm(pipeline, 101, "nginx", 12); // renamed: asked for from now on
+    feed_sample(pipeline, 101, OPD_MISC_USER, 0x1000, NULL, 0, 13);
+    struct opd_window *window;
+    CHECK(opd_pipeline_take_here(pipeline, &window) == 0);
+    CHECK(window->counts.samples == 3 * 3 + 2);
+    CHECK(window->counts.filtered == 3 * 3 + 1);
+    opd_window_free(window);
+    while (opd_pipeline_add_filter(pipeline, "x") == 0)
+        continue;
+    CHECK(opd_pipeline_add_filter(pipeline, "x") == -ENOSPC);
+    opd_pipeline_destroy(pipeline);
+}
+
 int
 main(void)
 {
@@ -242,5 +283,6 @@ main(void)
     RUN(distinct_stacks_without_end_cost_depth_and_not_samples);
     RUN(hits_in_are_hits_out_over_many_windows);
     RUN(a_multiplexed_event_is_scaled);
+    RUN(only_names_that_match_are_counted);
     return 0;
 }

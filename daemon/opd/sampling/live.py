@@ -47,6 +47,9 @@ class Counted(msgspec.Struct, frozen=True):
 class LiveSampling:
     """One stretch of sampling with fixed events: a run of the store.
 
+    ``targeted``: only processes that are added, with all they make, are
+    sampled, and only they pay. ``comms``: globs of names of threads or
+    processes; samples of others are only counted, as ``filtered``.
     ``explain`` turns an errno of perf_event_open into the error to raise.
     """
 
@@ -61,6 +64,8 @@ class LiveSampling:
         ring_bytes: int,
         explain: Callable[[int, str], OpdError],
         proc: str = "/proc",
+        targeted: bool = False,
+        comms: Sequence[str] = (),
     ) -> None:
         self.ladder: list[LadderStep] = []
         self.events: list[EventInfo] = []
@@ -82,10 +87,13 @@ class LiveSampling:
                 ring_bytes=ring_bytes,
                 stack_depth=_stack_depth(proc),
                 proc_root=proc,
+                targeted=targeted,
             )
         except NativeError as error:
             raise explain(error.errno or 0, requests[0].name) from error
         try:
+            for comm in comms:
+                self._sampler.add_filter(comm)
             opened = [self._open(request, explain) for request in requests]
             for name, start, end in module_ranges(proc):
                 self._sampler.add_module(name, start, end)
@@ -121,6 +129,17 @@ class LiveSampling:
             )
             return rung
         raise AssertionError("a request has at least itself to try")
+
+    def add_process(self, pid: int) -> int:
+        """Sample a process, and all that it makes, when ``targeted``; how many threads it has.
+
+        Raises NativeError: ESRCH when there is none, EACCES, EPERM, EMFILE.
+        """
+        return self._sampler.add_process(pid)
+
+    def sweep_targets(self) -> int:
+        """Give up what has ended of the processes added; how many threads are left."""
+        return self._sampler.sweep_targets()
 
     def start(self) -> None:
         """Begin to sample."""
@@ -234,6 +253,7 @@ class LiveSampling:
         quality = {
             "samples": counts["samples"],
             "idle": counts["idle"],
+            "filtered": counts["filtered"],
             "ring_full": now.lost_samples - before.lost_samples,
             "hash_full": counts["hash_full"],
             "no_mapping": counts["no_mapping"],

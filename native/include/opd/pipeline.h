@@ -54,6 +54,9 @@ void opd_pipeline_set_period(struct opd_pipeline *pipeline, unsigned event, uint
                              uint64_t since);
 // Keeps 1/divisor of the distinct stacks asked for; how many that is.
 uint32_t opd_pipeline_limit_stacks(struct opd_pipeline *pipeline, uint32_t divisor);
+// Counts only samples of threads whose name, or that of their process's first
+// thread, matches a glob. 0, or -ENOSPC past 16 globs.
+int opd_pipeline_add_filter(struct opd_pipeline *pipeline, const char *comm_glob);
 // Ticks spent on counting hits are added there until it is set to NULL.
 void opd_pipeline_measure(struct opd_pipeline *pipeline, uint64_t *hash_ticks);
 // Kernel address ranges [start, end) in which the idle task does nothing.
@@ -93,6 +96,7 @@ _Static_assert(sizeof(struct opd_event_counts) == 80, "Python reads ten u64 an e
 struct opd_window_counts {
     uint64_t samples;         // that became hits
     uint64_t idle;            // idle samples, apart
+    uint64_t filtered;        // of names that were not asked for
     uint64_t hash_full;       // lost: some table was at its limit
     uint64_t no_mapping;      // degraded: leaf in no known mapping
     uint64_t stack_truncated; // degraded: cut at the depth limit, or no room

@@ -58,7 +58,7 @@ struct opd_event_counts {
     uint64_t label_unknown, label_inherited, label_read, label_exact;
 };
 struct opd_window_counts {
-    uint64_t samples, idle, hash_full, no_mapping, stack_truncated, unwind_failed, inexact_ip;
+    uint64_t samples, idle, filtered, hash_full, no_mapping, stack_truncated, unwind_failed, inexact_ip;
     uint64_t label_unknown, label_inherited, label_read, label_exact, first_time, last_time;
 };
 struct opd_window {
@@ -89,6 +89,7 @@ void opd_pipeline_defaults(struct opd_pipeline_options *options);
 struct opd_pipeline *opd_pipeline_create(const struct opd_pipeline_options *options);
 void opd_pipeline_destroy(struct opd_pipeline *pipeline);
 int opd_pipeline_add_event(struct opd_pipeline *pipeline, const struct opd_pipeline_event *event);
+int opd_pipeline_add_filter(struct opd_pipeline *pipeline, const char *comm_glob);
 int opd_pipeline_set_idle(struct opd_pipeline *pipeline, const uint64_t *starts,
                           const uint64_t *ends, size_t count);
 int opd_pipeline_add_module(struct opd_pipeline *pipeline, const char *name, uint64_t start,
