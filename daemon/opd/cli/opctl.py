@@ -20,6 +20,7 @@ COMMANDS = {
     "events": "list the events that are sampled, and what really runs for each",
     "report": "show where the samples of a range of time are",
     "top": "show what the machine does now, refreshed until Ctrl-C",
+    "watch": "show what the daemon publishes, as it happens: windows, its statistics, trouble",
     "start": "go on sampling after a stop",
     "stop": "stop sampling; the daemon goes on answering",
     "dump": "return when every sample taken so far is stored and seen by the next query",

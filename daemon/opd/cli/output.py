@@ -38,8 +38,10 @@ def _for_json(letter: str) -> str:
     return letter if letter.isprintable() else json.dumps(letter)[1:-1]
 
 
-def print_csv(names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Rows with a header line, as RFC 4180 without its CR; raw but on a terminal."""
+def print_csv(
+    names: Sequence[str], rows: Iterable[Mapping[str, Any]], *, header: bool = True
+) -> None:
+    """Rows, as RFC 4180 without its CR; raw but on a terminal."""
     import csv
 
     if sys.stdout.isatty():
@@ -48,7 +50,8 @@ def print_csv(names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
             for row in rows
         )
     writer = csv.DictWriter(_Stdout(), names, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
+    if header:
+        writer.writeheader()
     writer.writerows(rows)
 
 

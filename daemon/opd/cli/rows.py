@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 MEASURES = ("samples", "weight", "percent", "cores")
 NUMBERS = (*MEASURES, "pid", "thread", "cpu")
 _COUNT_LIMIT = 1 << 31
+_SECONDS_LIMIT = 366 * 86400.0
 
 
 def add_question(parser: argparse.ArgumentParser, *, top: int) -> None:
@@ -51,6 +52,17 @@ def count(text: str) -> int:
 
 
 count.__name__ = "count (0 to 2147483647)"  # argparse shows it
+
+
+def seconds(text: str) -> float:
+    """A span of seconds from the command line; ValueError for what is none."""
+    number = float(text)
+    if not 0 < number <= _SECONDS_LIMIT:
+        raise ValueError(text)
+    return number
+
+
+seconds.__name__ = "number of seconds, more than 0,"  # argparse shows it
 
 
 def question(arguments: argparse.Namespace) -> dict[str, Any]:
