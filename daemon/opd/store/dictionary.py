@@ -188,6 +188,10 @@ class Dictionary:
         """The number that the next new stack gets."""
         return self._next("stacks")
 
+    def next_frame(self) -> int:
+        """The number that the next new frame gets."""
+        return self._next("frames")
+
     def add_stacks(self, first: int, count: int, columns: Sequence[Column]) -> None:
         """Store ``count`` stacks, numbered from ``first``.
 

@@ -226,7 +226,10 @@ class Report:
             events = [numbers[event.name] for event in run.info.events]
             if any(number is not None for number in events):
                 scan.add_run(
-                    Part(run.id, events, run.longest_ns, run.minutes_until, run.hours_until)
+                    Part(
+                        *(run.id, events, run.longest_ns),
+                        *(run.minutes_until, run.hours_until, run.hours_from),
+                    )
                 )
         return scan
 

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 
 class Run(msgspec.Struct, frozen=True):
-    """A row of ``runs``. ``first``: the run began in this session."""
+    """A row of ``runs``.
+
+    Of hours below ``hours_from`` only minutes are there. ``first``: the run
+    began in this session, and none of its windows went with age or for room.
+    """
 
     id: int
     info: RunInfo
@@ -25,6 +29,7 @@ class Run(msgspec.Struct, frozen=True):
     longest_ns: int
     minutes_until: int
     hours_until: int
+    hours_from: int
     first: bool
 
 
@@ -45,10 +50,13 @@ def find_session(connection: sqlite3.Connection, name: str | None) -> int:
 
 def runs_of(connection: sqlite3.Connection, session: int) -> list[Run]:
     """The runs of a session, oldest first."""
+    columns = {row[1] for row in connection.execute("PRAGMA table_info(runs)")}
+    # What schema 2 brought, as it is or would be.
+    hours_from, deleted = ("hours_from", "deleted") if "deleted" in columns else ("0", "0")
     rows = connection.execute(
-        "SELECT runs.id, run, boot, kind, name, origin, kernel_release, kernel_build_id, host,"
+        "SELECT runs.id, run, boot, kind, name, origin, kernel_release, kernel_build_id, host,"  # noqa: S608
         " cpus, runs.started_ns, events, threads, processors, longest_ns, minutes_until,"
-        " hours_until, NOT EXISTS (SELECT 1 FROM runs AS earlier"
+        f" hours_until, {hours_from}, {deleted} = 0 AND NOT EXISTS (SELECT 1 FROM runs AS earlier"
         "   WHERE earlier.run = runs.run AND earlier.id < runs.id)"
         " FROM runs JOIN sessions ON sessions.id = runs.session"
         " WHERE session = ? ORDER BY runs.started_ns, runs.id",
@@ -56,11 +64,10 @@ def runs_of(connection: sqlite3.Connection, session: int) -> list[Run]:
     ).fetchall()
     return [
         Run(
-            number,
-            _run_info(about, events),
-            *(bool(threads), bool(processors), longest, minutes, hours, bool(first)),
+            *(id_, _run_info(about, events), bool(threads), bool(processors)),
+            *(longest, minutes, hours, since, bool(first)),
         )
-        for number, *about, events, threads, processors, longest, minutes, hours, first in rows
+        for id_, *about, events, threads, processors, longest, minutes, hours, since, first in rows
     ]
 
 

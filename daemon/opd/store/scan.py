@@ -35,6 +35,7 @@ class Part(NamedTuple):
     longest_ns: int
     minutes_until: int = 0
     hours_until: int = 0
+    hours_from: int = 0
 
 
 class Filter(NamedTuple):
@@ -113,7 +114,7 @@ class Scan:
         if not self._minutes or first >= last:
             self._add_windows(run, since, until)
             return
-        first_hour = -(-first // 60)
+        first_hour = max(-(-first // 60), run.hours_from)
         last_hour = min(last // 60, run.hours_until)
         if self._hours and first_hour < last_hour:
             self._add_rolled(run, "minutes", first, first_hour * 60)

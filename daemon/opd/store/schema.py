@@ -31,6 +31,9 @@ their windows; of hours below ``hours_from`` only minutes are left, and
 ``deleted`` counts the run's windows that went. An `event` is an index into
 the run's list of events.
 
+``epochs`` say which numbers of stacks and frames the windows of a run, from one
+on, can name (:mod:`opd.store.epochs`).
+
 ``cgroups`` are what the column ``cgroup`` of sample files and roll-ups names;
 0 is not known. ``marks`` are moments with a word, by people and by the daemon;
 ``seen`` is what the daemon last saw of the machine, so that a change over a
@@ -112,6 +115,13 @@ CREATE TABLE cgroups (
   slice TEXT
 );
 CREATE TABLE seen (what TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE epochs (
+  id INTEGER PRIMARY KEY, run INTEGER NOT NULL REFERENCES runs(id),
+  from_sequence INTEGER NOT NULL, started_ns INTEGER NOT NULL,
+  first_stack INTEGER NOT NULL, end_stack INTEGER NOT NULL,
+  first_frame INTEGER NOT NULL, end_frame INTEGER NOT NULL
+);
+CREATE INDEX epochs_run ON epochs (run, from_sequence);
 """
 
 SCHEMA = (
@@ -157,6 +167,13 @@ CREATE TABLE blocks (
     + _SINCE_2
 )
 
+# What is there may be named by every window of every run there is.
+_FIRST_EPOCHS = """
+INSERT INTO epochs (run, from_sequence, started_ns, first_stack, end_stack, first_frame, end_frame)
+SELECT id, 0, 0, 0, (SELECT ifnull(max(first + count), 1) FROM stacks),
+  0, (SELECT ifnull(max(first + count), 1) FROM frames) FROM runs
+"""
+
 # What makes a store of the version into one of the next, without rewriting rows.
 UPGRADES = {
     1: """
@@ -168,7 +185,8 @@ ALTER TABLE windows ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
     + "".join(
         f"ALTER TABLE windows ADD COLUMN {name} INTEGER NOT NULL DEFAULT 0;" for name in LABELS
     )
-    + _SINCE_2,
+    + _SINCE_2
+    + _FIRST_EPOCHS,
 }
 
 # Bit of images.flags.

@@ -25,6 +25,7 @@ from opd.store.database import (
     transaction,
 )
 from opd.store.dictionary import Dictionary
+from opd.store.epochs import FRAMES_KNOWN, STACKS_KNOWN, Epoch
 from opd.store.names import KIND_NAMED, KIND_RANGE, KIND_UNKNOWN, UNKNOWN
 from opd.store.naming import Namer
 from opd.store.requests import TURNS_OVER, Place, carry_out
@@ -41,10 +42,6 @@ if TYPE_CHECKING:
     from opd.store.names import Resolver
 
 _U32 = (1 << 32) - 1
-
-# What is remembered of a run; past it, frames and stacks get new numbers.
-_FRAMES_KNOWN = 1 << 16
-_STACKS_KNOWN = 1 << 16
 
 _COLUMNS = ("run", "sequence", "start_ns", "end_ns", *QUALITY_COLUMNS, "extra", "bytes")
 _ADD_WINDOW = (
@@ -90,7 +87,9 @@ class StoreWriter:
         self._separated = (0, 0)
         self._longest_ns = 0
         self._namer = Namer()
-        self._condenser = Condenser(_FRAMES_KNOWN, _STACKS_KNOWN)
+        # The epoch ends before the condenser's own limits are reached.
+        self._condenser = Condenser(FRAMES_KNOWN, STACKS_KNOWN)
+        self._epoch = Epoch(self._connection)
         self._forget_run()
 
     def _forget_run(self) -> None:
@@ -104,7 +103,12 @@ class StoreWriter:
         self._rollup = None
         self._row = 0
         self._namer.forget()
+        self._forget_numbers()
+
+    def _forget_numbers(self) -> None:
+        """Frames and stacks get new numbers."""
         self._condenser.forget()
+        self._epoch.forget()
 
     # ---- the three calls
 
@@ -219,7 +223,7 @@ class StoreWriter:
         """Forget what only saves work; frames and stacks get new numbers."""
         self._dictionary = Dictionary(self._connection)
         self._namer.forget()
-        self._condenser.forget()
+        self._forget_numbers()
 
     def close(self) -> None:
         """Finish, fold the write-ahead log into the file, let the next writer in."""
@@ -274,14 +278,18 @@ class StoreWriter:
 
     def _condense(self, window: Window) -> Condensed:
         """Number what is new in the window and store it; the rows by number."""
+        if self._epoch.is_over:
+            self._forget_numbers()
         try:
             new = self._condenser.begin(window)
         except BadWindowError as error:
             raise StoreError(f"invalid window: {error}") from error
+        self._epoch.enter(self._dictionary, self._row, window.sequence)
         first = self._dictionary.next_stack()
         names = self._namer.name(self._dictionary, new)
         condensed = self._condenser.end(names, first, self._dictionary.name(UNKNOWN))
         self._dictionary.add_stacks(first, condensed.new_stacks, condensed.stack_columns)
+        self._epoch.leave(self._dictionary, frames=len(new), stacks=condensed.new_stacks)
         return condensed
 
     def _paths(self, sfiles: SampleFiles) -> array[int]:
