@@ -25,16 +25,23 @@ class Opd:
     """Runs opd inside an account; a context manager that leaves nothing behind.
 
     ``store`` is the session directory to use instead of a temporary one; it is
-    left where it is.
+    left where it is. ``governed`` is opd as it ships; else its governor is off,
+    so that a rate asked for is the rate measured.
     """
 
-    def __init__(self, account: Account, *arguments: str, store: Path | None = None) -> None:
+    def __init__(
+        self, account: Account, *arguments: str, store: Path | None = None, governed: bool = False
+    ) -> None:
         self.account = account
         self.directory = Path(tempfile.mkdtemp(prefix="opd-bench-"))
         self.store = store or self.directory / "store"
         self.endpoint = f"ipc://{self.directory}/opd.sock"
         self.log_path = self.directory / "log"
         self._arguments = arguments
+        if not governed:
+            config = self.directory / "opd.toml"
+            config.write_text('[governor]\ncpu_percent = "off"\n', encoding="ascii")
+            self._arguments = ("--config", str(config), *arguments)
         self.process: subprocess.Popen[bytes] | None = None
         self.status = 0  # exit status of the last run
 

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 def losses(context: Context, key: str, status: dict[str, Any]) -> None:
     """Add the samples, the losses by reason, what was degraded, and what was refused."""
     quality = status["quality"]
+    context.figure(
+        f"{key}.hz_effective", quality["hz_effective"], "Hz", "the governor may lower it"
+    )
     context.figure(f"{key}.samples", status["samples"], "samples")
     for reason, count in quality["lost"].items():
         context.figure(f"{key}.lost.{reason}", count, "samples")

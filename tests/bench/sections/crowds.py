@@ -58,7 +58,7 @@ def _crowd(
     with running(others, spin):
         crowd = gather() if there_before else None
         try:
-            with Opd(account, *arguments) as opd, MemoryWatch(account) as watch:
+            with Opd(account, *arguments, governed=True) as opd, MemoryWatch(account) as watch:
                 began = time.monotonic()
                 crowd = crowd or gather()
                 time.sleep(context.choose(20, 3))

@@ -33,7 +33,7 @@ def _executables(context: Context, loads: Builder, count: int) -> None:
     storm[1] = str(2 * count)
     context.progress(f"{count} distinct executables")
     arguments = ("-e", "cpu-clock:999hz", "--interval", "5")
-    with Opd(account, *arguments) as opd, MemoryWatch(account) as watch:
+    with Opd(account, *arguments, governed=True) as opd, MemoryWatch(account) as watch:
         began = time.monotonic()
         others.start(storm).wait()
         took = time.monotonic() - began
@@ -61,7 +61,7 @@ def _stacks(context: Context, loads: Builder, count: int) -> None:
     program = str(loads.build("stacks.c"))
     commands = [[program, "24", "1"], [program, "24", "2"]]
     arguments = ("-e", "cpu-clock:10000hz", "--interval", "5")
-    with Opd(account, *arguments) as opd, MemoryWatch(account) as watch:
+    with Opd(account, *arguments, governed=True) as opd, MemoryWatch(account) as watch:
         began = time.monotonic()
         samples = 0
         with running(others, *commands):

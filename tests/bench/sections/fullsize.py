@@ -32,7 +32,7 @@ def run(context: Context) -> None:
     with (
         _file_system(context) as folder,
         running(others, python_load("mixed.py", "1e9")),
-        Opd(account, *arguments, store=folder / "store") as opd,
+        Opd(account, *arguments, store=folder / "store", governed=True) as opd,
         MemoryWatch(account) as watch,
     ):
         time.sleep(3 * INTERVAL_S)

@@ -47,7 +47,10 @@ def run(context: Context) -> None:
     account, others = context.account("opd"), context.account("load")
     arguments = ("-e", "cpu-clock:999hz", "--interval", str(INTERVAL_S))
     kills: list[Kill] = []
-    with running(others, python_load("mixed.py", "1e9")), Opd(account, *arguments) as opd:
+    with (
+        running(others, python_load("mixed.py", "1e9")),
+        Opd(account, *arguments, governed=True) as opd,
+    ):
         for number in range(count):
             kill = Kill(WHO[number % len(WHO)], chance.uniform(0.2, 4.5) * INTERVAL_S)
             context.progress(f"kill {number + 1} of {count}: {kill.who}")

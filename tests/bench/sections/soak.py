@@ -30,7 +30,7 @@ def run(context: Context) -> None:
     """Sample the standard load and watch; saved after every point."""
     seconds = context.seconds(3600, 120)
     account, others = context.account("opd"), context.account("load")
-    with Opd(account, "-e", f"cpu-clock:{RATE_HZ}hz") as opd:
+    with Opd(account, "-e", f"cpu-clock:{RATE_HZ}hz", governed=True) as opd:
         count = opd.directory / "execs"
         load = python_load("standard.py", str(EXECS), str(count))
         points: list[dict[str, Any]] = []
@@ -94,6 +94,8 @@ def _point(opd: Opd, account: Account, now: float, *, with_status: bool) -> dict
         point["status_ms"] = 1e3 * (time.monotonic() - asked)
         point["samples"] = int(status["samples"])
         point["store_bytes"] = sum(opd.store_files().values())
+        point["hz"] = status["quality"].get("hz_effective") or 0
+        point["governor"] = status.get("governor")
         point["lost"] = sum(status["quality"].get("lost", {}).values())
     point["cpu_seconds"] = account.cpu_seconds()
     kernel = account.kernel_bytes()
@@ -169,6 +171,7 @@ def _store_figures(context: Context, points: list[dict[str, Any]], warm: float) 
         context.figure("soak.store.slope", line.slope, "B/sample", note="of the late part")
     context.median("soak.status_ms", [point["status_ms"] for point in told], "ms")
     context.figure("soak.lost", last["lost"], "samples")
+    context.figure("soak.hz_effective", last["hz"], "Hz", note=f"governor: {last['governor']}")
 
 
 def _plots(context: Context, points: list[dict[str, Any]]) -> None:
