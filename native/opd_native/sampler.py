@@ -106,6 +106,10 @@ class Sampler:
         """Sample a process, and all it makes, on a ``targeted`` sampler; how many threads."""
         return check(lib.opd_sampler_add_process(self._pointer, pid), f"open process {pid}")
 
+    def covers(self, pid: int) -> bool:
+        """Whether a process is sampled, by itself or inherited, as of the last ``flush``."""
+        return bool(lib.opd_sampler_covers(self._pointer, pid))
+
     def sweep_targets(self) -> int:
         """Close what belongs to threads that have ended; how many are left."""
         return check(lib.opd_sampler_sweep_targets(self._pointer), "sweep targets")

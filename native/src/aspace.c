@@ -358,6 +358,23 @@ opd_spaces_snapshot_thread(struct opd_spaces *spaces, uint32_t pid, uint32_t tid
         set_comm(thread, comm);
 }
 
+bool
+opd_spaces_lives(const struct opd_spaces *spaces, uint32_t pid)
+{
+    const struct opd_process *process = find_process(spaces, pid);
+    if (process == NULL)
+        return false;
+    const struct opd_thread *main = find_thread(spaces, pid);
+    if (main != NULL && main->process == process && !main->dead)
+        return true;
+    // A main thread may end before the others do.
+    for (uint32_t chain = 0; chain < spaces->thread_chains; chain++)
+        for (const struct opd_thread *one = spaces->threads[chain]; one != NULL; one = one->next)
+            if (one->process == process && !one->dead)
+                return true;
+    return false;
+}
+
 const struct opd_thread *
 opd_spaces_thread(struct opd_spaces *spaces, uint32_t pid, uint32_t tid, bool *known)
 {

@@ -185,6 +185,7 @@ void
 opd_ring_remove_last(struct opd_ring *ring)
 {
     struct opd_ring_event *slot = &ring->events[--ring->event_count];
+    opd_ring_remove_tasks(ring, ring->event_count);
     if (slot->fd >= 0)
         close(slot->fd);
     slot->fd = -1;

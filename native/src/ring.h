@@ -81,6 +81,8 @@ int opd_ring_add_task(struct opd_ring *ring, uint32_t tid, unsigned number,
                       const struct opd_event_attr *attr, unsigned fields);
 // Closes all of a thread's events; what they lost stays counted.
 void opd_ring_remove_task(struct opd_ring *ring, uint32_t tid);
+// Closes one event of all threads.
+void opd_ring_remove_tasks(struct opd_ring *ring, unsigned number);
 struct opd_ring_task *opd_ring_find_task(const struct opd_ring *ring, uint64_t id);
 void opd_ring_close_tasks(struct opd_ring *ring);
 

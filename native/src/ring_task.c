@@ -109,6 +109,19 @@ opd_ring_remove_task(struct opd_ring *ring, uint32_t tid)
 }
 
 void
+opd_ring_remove_tasks(struct opd_ring *ring, unsigned number)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < ring->task_count; i++) {
+        if (ring->tasks[i].event == number)
+            close_task(ring, &ring->tasks[i]);
+        else
+            ring->tasks[kept++] = ring->tasks[i];
+    }
+    ring->task_count = kept;
+}
+
+void
 opd_ring_close_tasks(struct opd_ring *ring)
 {
     for (size_t i = 0; i < ring->task_count; i++)

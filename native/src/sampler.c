@@ -226,19 +226,24 @@ opd_sampler_add_event(struct opd_sampler *sampler, const struct opd_event_attr *
     int rc = 0;
     size_t done = 0;
     pthread_mutex_lock(&sampler->lock);
-    for (; rc == 0 && done < sampler->ring_count; done++)
+    for (; done < sampler->ring_count; done++) {
         rc = opd_ring_add(&sampler->rings[done], attr, fields);
-    if (rc != 0) {
-        for (size_t i = 0; i + 1 < done; i++)
-            opd_ring_remove_last(&sampler->rings[i]);
-    } else {
+        if (rc != 0)
+            break;
+    }
+    if (rc == 0) {
+        sampler->attrs[sampler->attr_count] = *attr;
+        rc = opd_sampler_add_target_event(sampler, sampler->attr_count);
+    }
+    if (rc == 0) {
         struct opd_pipeline_event event = {.period = attr->frequency ? 1 : attr->rate,
                                            .precise = attr->precise_ip > 0};
         rc = opd_pipeline_add_event(sampler->pipeline, &event);
-        sampler->attrs[sampler->attr_count++] = *attr;
-        int opened = opd_sampler_add_target_event(sampler, sampler->attr_count - 1);
-        rc = opened != 0 ? opened : rc;
     }
+    if (rc >= 0)
+        sampler->attr_count++;
+    for (size_t i = 0; rc < 0 && i < done; i++)
+        opd_ring_remove_last(&sampler->rings[i]);
     pthread_mutex_unlock(&sampler->lock);
     return rc;
 }

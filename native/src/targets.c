@@ -109,6 +109,15 @@ opd_sampler_add_process(struct opd_sampler *sampler, uint32_t pid)
     return rc;
 }
 
+bool
+opd_sampler_covers(struct opd_sampler *sampler, uint32_t pid)
+{
+    pthread_mutex_lock(&sampler->lock);
+    bool covers = opd_spaces_lives(sampler->pipeline->spaces, pid);
+    pthread_mutex_unlock(&sampler->lock);
+    return covers;
+}
+
 int
 opd_sampler_open_targets(struct opd_sampler *sampler, struct opd_ring *ring)
 {

@@ -356,6 +356,7 @@ what_a_target_makes_is_sampled_too(void)
     CHECK(waitpid(pid, NULL, 0) == pid);
     usleep(500000);
     struct opd_window *window = take_now(sampler);
+    CHECK(!opd_sampler_covers(sampler, (uint32_t)getpid()));
     int32_t child = 0;
     uint64_t hits = 0;
     for (uint32_t i = 0; i < window->rows; i++) {
@@ -369,12 +370,33 @@ what_a_target_makes_is_sampled_too(void)
     opd_window_free(window);
     printf("child %d: %lu hits\n", child, (unsigned long)hits);
     CHECK(hits > 20);
+    CHECK(opd_sampler_covers(sampler, (uint32_t)child));
+    CHECK(!opd_sampler_covers(sampler, (uint32_t)pid));
     // The target has ended, but not what it made.
     CHECK(opd_sampler_sweep_targets(sampler) == 1);
     CHECK(kill(child, SIGKILL) == 0);
     for (int i = 0; i < 1000 && opd_sampler_sweep_targets(sampler) > 0; i++)
         usleep(10000);
     CHECK(opd_sampler_sweep_targets(sampler) == 0);
+    opd_sampler_destroy(sampler);
+}
+
+static void
+an_event_that_targets_refuse_leaves_nothing_open(void)
+{
+    struct opd_sampler *sampler = open_sampler_for(999, false, true);
+    struct opd_sampler_stats before, after;
+    CHECK(opd_sampler_add_process(sampler, (uint32_t)getpid()) == 1);
+    opd_sampler_stats(sampler, &before);
+    struct opd_event_attr wrong = {.type = PERF_TYPE_SOFTWARE, .config = 9999, .rate = 1};
+    CHECK(opd_sampler_add_event(sampler, &wrong) < 0);
+    opd_sampler_stats(sampler, &after);
+    CHECK(after.fds == before.fds);
+    struct opd_event_attr right = {
+        .type = PERF_TYPE_SOFTWARE, .config = PERF_COUNT_SW_TASK_CLOCK, .rate = 1000000};
+    CHECK(opd_sampler_add_event(sampler, &right) == 1);
+    opd_sampler_stats(sampler, &after);
+    CHECK(after.fds == before.fds + before.cpus);
     opd_sampler_destroy(sampler);
 }
 
@@ -390,5 +412,6 @@ main(void)
     RUN(a_window_sums_rightly_over_changes_of_rate);
     RUN(only_the_targets_are_sampled);
     RUN(what_a_target_makes_is_sampled_too);
+    RUN(an_event_that_targets_refuse_leaves_nothing_open);
     return 0;
 }

@@ -79,6 +79,9 @@ void opd_spaces_snapshot_map(struct opd_spaces *spaces, uint32_t pid,
 void opd_spaces_snapshot_thread(struct opd_spaces *spaces, uint32_t pid, uint32_t tid,
                                 const char *comm);
 
+// Whether a thread of the process is known that has not exited.
+bool opd_spaces_lives(const struct opd_spaces *spaces, uint32_t pid);
+
 // What a sample needs. The thread is made when it is not known (its comm then
 // is ":TID"); *known tells. NULL only when the table is full.
 const struct opd_thread *opd_spaces_thread(struct opd_spaces *spaces, uint32_t pid, uint32_t tid,

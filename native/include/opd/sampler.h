@@ -51,6 +51,9 @@ int opd_sampler_add_event(struct opd_sampler *sampler, const struct opd_event_at
 // and CPU. Returns how many threads, or -errno with nothing left open: -ESRCH
 // no such process, -EACCES, -EPERM not permitted, -EMFILE too few descriptors.
 int opd_sampler_add_process(struct opd_sampler *sampler, uint32_t pid);
+// With `targeted`: whether `pid` lives and is sampled, by itself or by what made
+// it, as far as records up to the last drain tell (opd_sampler_flush() first).
+bool opd_sampler_covers(struct opd_sampler *sampler, uint32_t pid);
 // Closes the events of threads that have ended with all that they made; how
 // many targets are left. Costs a poll of all descriptors.
 int opd_sampler_sweep_targets(struct opd_sampler *sampler);

@@ -32,6 +32,7 @@ struct opd_sampler *opd_sampler_create(const struct opd_sampler_options *options
 void opd_sampler_destroy(struct opd_sampler *sampler);
 int opd_sampler_add_event(struct opd_sampler *sampler, const struct opd_event_attr *attr);
 int opd_sampler_add_process(struct opd_sampler *sampler, uint32_t pid);
+bool opd_sampler_covers(struct opd_sampler *sampler, uint32_t pid);
 int opd_sampler_sweep_targets(struct opd_sampler *sampler);
 struct opd_pipeline *opd_sampler_pipeline(struct opd_sampler *sampler);
 int opd_sampler_start(struct opd_sampler *sampler);
