@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "opd/procfs.h"
+#include "pipeline.h"
 #include "sampler.h"
 
 void
@@ -56,6 +57,9 @@ opd_sampler_create(const struct opd_sampler_options *options, const uint32_t *cp
     sampler->polls = calloc(sampler->ring_room + 1, sizeof *sampler->polls);
     sampler->copy = malloc(options->ring_bytes);
     sampler->pipeline = opd_pipeline_create(&options->pipeline);
+    // The caller's string need not outlive the call.
+    if (sampler->pipeline != NULL)
+        sampler->options.pipeline.proc_root = sampler->pipeline->proc_root;
     sampler->fields = options->pipeline.callchain ? OPD_RING_CALLCHAIN : 0;
     if (sampler->pipeline != NULL && opd_pipeline_knows_ids(sampler->pipeline) &&
         opd_ring_can_cgroup())

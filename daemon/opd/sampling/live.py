@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from opd.sampling.kernel import idle_ranges, module_ranges
+from opd.sampling.opening import open_sampler, rungs_of
+from opd.sampling.own import OwnProcesses
 from opd.sampling.window import GOVERNED, LABELS, CgroupInfo, EventInfo, ImageInfo, Window
 from opd_native.errors import NativeError
-from opd_native.sampler import EventAttr, Sampler
+from opd_native.sampler import EventAttr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -79,35 +81,46 @@ class LiveSampling:
         self._given_up_ns = 0.0  # of this window, so far
         self._share_since = time.monotonic_ns()
         try:
-            self._sampler = Sampler(
+            opened = open_sampler(
                 cpus,
+                ring_bytes=ring_bytes,
                 callchain=callchain,
                 separate_thread=separate_thread,
                 separate_cpu=separate_cpu,
-                ring_bytes=ring_bytes,
                 stack_depth=_stack_depth(proc),
                 proc_root=proc,
                 targeted=targeted,
             )
         except NativeError as error:
             raise explain(error.errno or 0, requests[0].name) from error
+        self._sampler = opened.sampler
+        self.scope = opened.scope
+        self.ring_bytes = opened.ring_bytes
+        self.refused = opened.refused
+        self.own: OwnProcesses | None = None
+        if self.scope == "own":
+            instead = f"the processes of uid {os.geteuid()}"
+            self.ladder.append(LadderStep(requests[0].name, "whole CPUs", self.refused, instead))
         try:
             for comm in comms:
                 self._sampler.add_filter(comm)
-            opened = [self._open(request, explain) for request in requests]
+            rungs = [self._open(request, explain) for request in requests]
             for name, start, end in module_ranges(proc):
                 self._sampler.add_module(name, start, end)
             # Counted events do not happen because a CPU is idle; timed ones do.
-            if any(request.hz is not None and not request.exclude_idle for request in opened):
+            if any(request.hz is not None and not request.exclude_idle for request in rungs):
                 self._sampler.set_idle(idle_ranges(proc))
         except BaseException:
             self._sampler.close()
             raise
+        if self.scope == "own":
+            files = len(cpus) * (1 + len(requests))
+            self.own = OwnProcesses(self._sampler, files_a_thread=files, proc=proc)
         self._window_start = time.time_ns()
         self._window_start_monotonic = time.monotonic_ns()
 
     def _open(self, request: EventRequest, explain: Callable[[int, str], OpdError]) -> EventRequest:
-        rungs = (request, *request.fallbacks)
+        rungs = rungs_of(request, self.scope)
         for i, rung in enumerate(rungs):
             try:
                 self._sampler.add_event(_attr(rung))
@@ -121,7 +134,7 @@ class LiveSampling:
             self.events.append(
                 EventInfo(
                     name=request.name,
-                    source=rung.name,
+                    source=rung.name + self._limits(),
                     unit=rung.unit,
                     hz=rung.hz,
                     period=rung.period,
@@ -141,9 +154,19 @@ class LiveSampling:
         """Give up what has ended of the processes added; how many threads are left."""
         return self._sampler.sweep_targets()
 
+    def _limits(self) -> str:
+        """What a source does not see, in the words of every answer."""
+        return f" of uid {os.geteuid()}" if self.scope == "own" else ""
+
     def start(self) -> None:
         """Begin to sample."""
         self._sampler.start()
+        self.follow_processes()
+
+    def follow_processes(self) -> None:
+        """Take up the user's new processes, where only they may be sampled."""
+        if self.own is not None:
+            self.own.follow()
 
     def pause(self, *, paused: bool) -> None:
         """Switch sampling off or on; the side-band is followed all the while."""

@@ -24,6 +24,7 @@ from opd.service import log as logging
 from opd.service.answers import Answers
 from opd.service.cost import NativeCost
 from opd.service.duties import Duties
+from opd.service.fallbacks import log_limits
 from opd.service.governing import Governing
 from opd.service.imports import import_in_child
 from opd.service.liveness import TURNS_A_WATCHDOG, Watchdog
@@ -190,14 +191,7 @@ class Daemon:
             ring_bytes=config.sampling.ring_kib * KIB,
             explain=explain_open_failure,
         )
-        for step in sampling.ladder:
-            self.log.warning(
-                "event.fallback",
-                asked=step.asked,
-                refused=step.refused,
-                reason=os.strerror(step.errno),
-                instead=step.instead,
-            )
+        log_limits(self.log, sampling, asked_ring_bytes=config.sampling.ring_kib * KIB)
         self.sampling = sampling
 
     def _start_sampling(self) -> None:

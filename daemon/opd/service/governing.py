@@ -103,7 +103,10 @@ class Governing:
         self._sampling, self._settings = sampling, settings
         if self._governor is not None and sampling is not None and sampling.share < 1.0:
             sampling.set_share(1.0)
-        budget = None if sampling is None else budget_of(settings, sampling.budget_hz())
+        # Rates of inherited events stay with those that inherited them.
+        budget = None
+        if sampling is not None and sampling.scope != "own":
+            budget = budget_of(settings, sampling.budget_hz())
         self._governor = None
         if sampling is not None and budget is not None:
             interval = self._daemon.config.daemon.interval

@@ -49,6 +49,7 @@ def status_of(
         },
         "ladder": [],
         "governor": governor,
+        "scope": "machine",
     }
     if sampling is not None:
         stats = sampling.stats()
@@ -64,6 +65,8 @@ def status_of(
                 }
                 for event in sampling.events
             ],
+            "scope": sampling.scope,
+            **({"own": sampling.own.stats()} if sampling.own is not None else {}),
             "samples": samples,
             "ns_per_sample": cpu * NS / samples if samples else None,
             "ladder": [

@@ -104,6 +104,7 @@ class WindowLoop:
                 if now >= next_cpus:
                     next_cpus = now + CPUS_EVERY_S
                     self._follow_cpus()
+                self._sampling.follow_processes()
                 with self._stopwatch.stage("hand over"):
                     self._send_images()
             except NativeError as error:

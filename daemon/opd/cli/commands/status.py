@@ -61,6 +61,8 @@ def _for_people(status: Mapping[str, Any]) -> dict[str, Any]:
     }
     if "sampling" in status:
         fields["sampling"] = status["sampling"]
+    if status.get("scope") == "own":
+        fields["scope"] = _own_text(status["own"])
     fields["events"] = ", ".join(_event_text(event) for event in status["events"]) or "none"
     for name, state in status["features"].items():
         fields[f"feature {name}"] = state
@@ -138,6 +140,15 @@ def _cost_row(row: Mapping[str, Any]) -> dict[str, Any]:
         "percent": f"{row['percent']:.1f}",
         "ns/sample": "" if per_sample is None else f"{per_sample:.0f}",
     }
+
+
+def _own_text(own: Mapping[str, Any]) -> str:
+    text = f"only processes of uid {own['uid']} ({own['threads']} added threads)"
+    if own["left_out"]:
+        text += f"; {own['left_out']} left out: the limit on open files"
+    if own["refused"]:
+        text += f"; {own['refused']} not permitted"
+    return text
 
 
 def _event_text(event: Any) -> str:

@@ -1,0 +1,41 @@
+"""Says in the log what was asked for and could not be had."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from opd.service.refusals import explain_open_failure
+
+if TYPE_CHECKING:
+    from opd.sampling.live import LiveSampling
+    from opd.service.log import Logger
+
+
+def log_limits(log: Logger, sampling: LiveSampling, *, asked_ring_bytes: int) -> None:
+    """One warning for each: whose processes, how large the rings, which events."""
+    if sampling.scope == "own":
+        error = explain_open_failure(sampling.refused, sampling.events[0].name)
+        log.warning(
+            "sampling.own_processes",
+            uid=os.geteuid(),
+            reason=error.message,
+            remedy=str(error.hint),
+        )
+    if sampling.ring_bytes != asked_ring_bytes:
+        log.warning(
+            "rings.smaller",
+            asked_kib=asked_ring_bytes >> 10,
+            have_kib=sampling.ring_bytes >> 10,
+            reason="locked memory is limited",
+            remedy="LimitMEMLOCK= in opd.service, CAP_IPC_LOCK, or a smaller sampling.ring_kib",
+        )
+    # The first step of the own processes' ladder is what was just said.
+    for step in sampling.ladder[1 if sampling.scope == "own" else 0 :]:
+        log.warning(
+            "event.fallback",
+            asked=step.asked,
+            refused=step.refused,
+            reason=os.strerror(step.errno),
+            instead=step.instead,
+        )

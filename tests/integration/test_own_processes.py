@@ -1,0 +1,132 @@
+"""opd of a plain user: his own processes, all of them, each once, nobody else's, and it says so."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from other_users import OTHER_USER, USER, as_user
+
+PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
+HZ = 499
+
+
+@pytest.fixture(params=[2, 1])
+def paranoid(request):
+    """The sysctl at a level that forbids whole CPUs; as it was afterwards."""
+    before = PARANOID.read_text(encoding="ascii")
+    try:
+        PARANOID.write_text(str(request.param), encoding="ascii")
+    except OSError as error:
+        pytest.skip(f"perf_event_paranoid cannot be set here: {error.strerror}")
+    yield request.param
+    PARANOID.write_text(before, encoding="ascii")
+
+
+@pytest.fixture
+def burn(place, busy):
+    """Give a function that burns CPU as a user, in a program called as wanted."""
+    started = []
+
+    def start(user, name, seconds, *, wait=False):
+        program = place.path / name
+        if not program.exists():
+            program.write_bytes(busy.read_bytes())
+            program.chmod(0o755)
+        command = [*as_user(user), program, "plain", str(seconds)]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        started.append(process)
+        if wait:
+            process.wait()
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def own_daemon(place, start_daemon, paranoid, burn):  # noqa: ARG001 - the level comes first
+    """A plain user's daemon; a program of his, and one of somebody else, run already."""
+    burn(USER, "before", 60)
+    burn(OTHER_USER, "foreign", 60)
+    number = sum(1 for path in place.path.iterdir() if path.name.startswith("own"))
+    folder = place.folder(f"own{number}", owner=USER)
+    program = [*as_user(USER), place.python, "-m", "opd.cli.opd"]
+    daemon = start_daemon("-e", f"cpu-clock:{HZ}hz", program=program, directory=folder)
+    yield daemon
+    assert daemon.stop() == 0
+
+
+def samples(daemon, name):
+    """The samples of a program so far."""
+    return sum(row["samples"] for row in daemon.rows("comm") if row["comm"] == name)
+
+
+def test_it_samples_what_the_user_runs_and_nobody_else(own_daemon, burn, paranoid):
+    """What ran before, what comes later, what that forks; each once; not other users'."""
+    time.sleep(1.5)  # the next look at what is new
+    burn(USER, "later", 60)
+    time.sleep(2.5)
+    rows = own_daemon.rows("comm", "mode", "symbol")
+    names = {row["comm"] for row in rows}
+    assert {"before", "later"} <= names
+    assert "foreign" not in names
+    assert "swapper" not in names
+    heaviest = next(row for row in rows if row["comm"] == "later")
+    assert heaviest["symbol"] == "plain_work"
+    modes = {row["mode"] for row in rows}
+    assert modes == {"user"} if paranoid == 2 else "user" in modes
+
+
+def test_what_a_sampled_process_starts_is_sampled_once(own_daemon, place, busy):
+    """A child inherits; the look at what is new does not add it a second time."""
+    program = place.path / "child"
+    program.write_bytes(busy.read_bytes())
+    program.chmod(0o755)
+    script = f"sleep 3; {program} plain 2; exit 0"
+    shell = subprocess.Popen([*as_user(USER), "sh", "-c", script], stdout=subprocess.DEVNULL)
+    shell.wait()
+    assert HZ < samples(own_daemon, "child") < 3 * HZ
+
+
+def test_status_and_answers_say_so(own_daemon, paranoid):
+    """The log, status, its ladder and every answer's source name the user."""
+    status = own_daemon.ask("status")
+    assert status["scope"] == "own"
+    assert status["own"]["uid"] == USER
+    assert status["own"]["threads"] >= 2
+    assert any(f"uid {USER}" in step for step in status["ladder"])
+    report = own_daemon.ask("report")
+    event = "cpu-clock:u" if paranoid == 2 else "cpu-clock"
+    assert report["quality"]["source"] == f"{event} of uid {USER}"
+    assert "sampling.own_processes" in own_daemon.log()
+    assert "CAP_PERFMON" in own_daemon.log()
+    text = own_daemon.opctl("status").stdout
+    assert f"only processes of uid {USER}" in text
+
+
+def test_a_process_for_which_no_files_are_left_is_counted(place, start_daemon):
+    """Each thread, CPU and event takes an open file: what does not fit is left out and said."""
+    command = [*as_user(USER), "sh", "-c", "for i in $(seq 60); do sleep 60 & done; wait"]
+    sleeping = subprocess.Popen(command, start_new_session=True)
+    try:
+        time.sleep(0.5)
+        folder = place.folder("few-files", owner=USER)
+        program = ["prlimit", "--nofile=160:160", *as_user(USER)]
+        program += [place.python, "-m", "opd.cli.opd"]
+        daemon = start_daemon("-e", "cpu-clock", program=program, directory=folder)
+        status = daemon.ask("status")
+        if status["scope"] != "own":
+            pytest.skip("perf_event_paranoid lets everybody sample whole CPUs")
+        assert status["own"]["left_out"] > 0
+        assert status["own"]["threads"] <= status["own"]["threads_most"]
+        assert "left out" in daemon.opctl("status").stdout
+        assert daemon.stop() == 0
+    finally:
+        os.killpg(sleeping.pid, signal.SIGKILL)
+        sleeping.wait()
