@@ -115,7 +115,11 @@ def _parser() -> _Parser:
         action="append",
         help="what to sample: NAME[:mods][:COUNT], COUNT a period or 999hz; repeatable",
     )
-    add("--separate", metavar="LIST", help="keep apart: thread, cpu or all, by commas")
+    add(
+        "--separate",
+        metavar="LIST",
+        help="keep apart: thread, cpu, cgroup (always kept) or all, by commas",
+    )
     add("--callgraph", metavar="KIND", help="call chains: fp or off")
     add("--interval", metavar="SECONDS", help="length of a window (default: 10)")
     add("--cpus", metavar="LIST", help="which CPUs, such as 0-3,8")

@@ -146,10 +146,11 @@ class SamplingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         ),
     ] = ""
     separate: Annotated[
-        tuple[Literal["thread", "cpu", "all"], ...],
+        tuple[Literal["thread", "cpu", "cgroup", "all"], ...],
         _says(
-            "What else keeps samples apart: thread, cpu, or all of them.",
-            "a list among thread, cpu, all",
+            "What else keeps samples apart: thread, cpu, cgroup, or all of them. Cgroups"
+            " always are.",
+            "a list among thread, cpu, cgroup, all",
         ),
     ] = ()
     idle: Annotated[

@@ -138,7 +138,7 @@ def test_a_session_directory_becomes_absolute(tmp_path, monkeypatch):
         (f"[daemon]\nendpoint = 'ipc:///{'x' * 110}'\n", ["at most 103 bytes"]),
         ("[daemon]\nsession_dir = 3\n", ["expected the path of a directory, got 3"]),
         ("[sampling]\ncallgraph = 'dwarf'\n", ["expected fp or off", '"dwarf"']),
-        ("[sampling]\nseparate = ['thred']\n", ["thread, cpu, all", "did you mean thread"]),
+        ("[sampling]\nseparate = ['thred']\n", ["thread, cpu, cgroup, all", "did you mean thread"]),
         ("[sampling]\nseparate = 'thread'\n", ["expected a list among"]),
         ("[sampling]\nevents = 'cycles'\n", ["expected a list of event specifications"]),
         ("[sampling]\nevents = [1]\n", ["expected a list of event specifications"]),
