@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import time
@@ -9,6 +10,7 @@ import time
 import pytest
 
 from cgroups import cgroups_of, first_version, second_version
+from places import BIN
 
 ID = "3f" * 32
 OTHER_ID = "a0" * 32
@@ -183,3 +185,38 @@ def test_top_shows_units(daemon, busy, cgroups):
         answer = daemon.ask("top", "--interval", "1", "-n", "1", "--sort", "unit,container")
         process.kill()
     assert samples(answer["rows"], unit=f"docker-{ID}.scope", container=ID) > 0
+
+
+def imported(recording, directory):
+    """Report a recording by cgroup, from a store of its own."""
+    command = [BIN / "opctl", "--session-dir", directory, "--format", "json"]
+    subprocess.run([*command, "import", recording], check=True, capture_output=True)
+    report = [*command, "report", "--sort", "comm,cgroup,unit", "--top", "0"]
+    done = subprocess.run(report, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_recording_keeps_the_cgroups_that_it_has(perf, busy, unified, tmp_path, asked):
+    """``perf record --all-cgroups`` tells them exactly; without it they are unknown."""
+    path = "/opd-test-recorded.service"
+    command = [perf, "record", "-q", "-a", "-e", "cpu-clock", "-F", "999", "-o", tmp_path / "data"]
+    command += ["--all-cgroups"] if asked else []
+    done = subprocess.run(
+        [*command, "--", *unified.inside(path, busy, "plain", SECONDS)],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode != 0:
+        pytest.skip(f"perf record is refused here: {done.stderr.strip()[-200:]}")
+    answer = imported(tmp_path / "data", tmp_path / "store")
+    labels = answer["quality"]["labels"]
+    assert labels == {
+        "exact": answer["total"] if asked else 0,
+        "read": 0,
+        "inherited": 0,
+        "unknown": 0 if asked else answer["total"],
+    }
+    place = {"cgroup": path, "unit": path[1:]} if asked else {"cgroup": "[unknown]"}
+    assert samples(answer["rows"], comm="busy", **place) > FEWEST

@@ -251,4 +251,7 @@ def quality_text(quality: Mapping[str, Any]) -> str:
     frames = quality.get("frames") or {}
     if every := sum(frames.values()):
         parts.append(f"frames named {100 * frames.get('named', 0) / every:.1f} %")
+    labels = quality.get("labels") or {}
+    if 0 < (unknown := labels.get("unknown", 0)) < (every := sum(labels.values())):
+        parts.append(f"cgroups unknown {100 * unknown / every:.1f} %")
     return "; ".join(parts)
