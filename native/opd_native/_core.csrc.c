@@ -1,4 +1,5 @@
 #include "opd/cgroup.h"
+#include "opd/columns.h"
 #include "opd/condense.h"
 #include "opd/demangle.h"
 #include "opd/elf.h"

@@ -6,17 +6,18 @@ summing them into roll-ups. No Python per row.
 
 from __future__ import annotations
 
-import struct
+from array import array
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from opd_native._core import ffi, lib
+from opd_native.columns import runs
 from opd_native.errors import check
 
 if TYPE_CHECKING:
-    from array import array
     from collections.abc import Sequence
 
-_FRAME = struct.Struct("<IIQ")
+_FRAME_BYTES = 16  # struct opd_condense_frame
+_U32 = (1 << 32) - 1
 _EBADMSG = 74
 NAME_WORDS = 3  # number, name, kind of a new frame
 _ABOUT = ("event", "comm", "image", "mode", "cgroup")
@@ -47,6 +48,17 @@ class Condensed(NamedTuple):
     hits: int
 
 
+class NewFrames(NamedTuple):
+    """Frames that have no number yet, sorted.
+
+    ``groups``: image uid, 1 for return addresses, and the index of the first
+    of them in ``addresses`` (u64).
+    """
+
+    groups: list[tuple[int, int, int]]
+    addresses: array[int]
+
+
 class BadWindowError(ValueError):
     """A window whose columns do not fit together; ``str()`` says which."""
 
@@ -65,11 +77,10 @@ class Condenser:
         """Forget all numbers: the transaction that made the last ones failed."""
         lib.opd_condenser_forget(self._pointer)
 
-    def begin(self, window: Any) -> list[tuple[int, int, int]]:
+    def begin(self, window: Any) -> NewFrames:
         """Take a window (see opd.sampling.window); its new frames.
 
-        Each is (image uid, 1 for a return address, address), sorted. The
-        window's columns must have the lengths that its counts promise.
+        The window's columns must have the lengths that its counts promise.
         Raises BadWindowError.
         """
         native = ffi.new("struct opd_condense_window *")
@@ -97,8 +108,12 @@ class Condenser:
         if rc == -_EBADMSG:
             raise BadWindowError(ffi.string(reason[0]).decode())
         check(rc, "condense a window")
-        data = bytes(ffi.buffer(frames[0], _FRAME.size * count[0]))
-        return list(_FRAME.iter_unpack(data))
+        words = array("Q")  # image and caller in one, address
+        words.frombytes(ffi.buffer(frames[0], _FRAME_BYTES * count[0]))
+        _which, firsts = runs(frames[0], _FRAME_BYTES, count[0], size=8)
+        return NewFrames(
+            [(words[2 * at] & _U32, words[2 * at] >> 32, at) for at in firsts], words[1::2]
+        )
 
     def end(self, names: array[int], first_stack: int, no_name: int) -> Condensed:
         """Finish the window; ``names`` are NAME_WORDS u32 for each new frame, in its order."""

@@ -6,6 +6,7 @@ import struct
 from array import array
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from opd_native import columns
 from opd_native._core import ffi, lib
 from opd_native.errors import NativeError, check
 
@@ -108,27 +109,32 @@ class Elf:
 
         Neighbours in one stretch of addresses get the same object.
         """
+        distinct, which = self.name_runs(addresses)
+        return [distinct[index] for index in which]
+
+    def name_runs(self, addresses: Sequence[int]) -> tuple[list[ElfName], array[int]]:
+        """The same as few answers, and for each address which of them."""
         wanted = array("Q", addresses)
         count = len(wanted)
+        answers: list[ElfName] = []
+        which = array("I")
         if not count:
-            return []
+            return answers, which
         names = ffi.new("struct opd_elf_name[]", count)
         text = ffi.new("char[]", _TEXT_CAPACITY)
         packed = ffi.from_buffer("uint64_t[]", wanted)
-        answers: list[ElfName] = []
-        while (done := len(answers)) < count:
+        while (done := len(which)) < count:
             got = lib.opd_elf_names(
                 self._elf, packed + done, count - done, names, text, _TEXT_CAPACITY
             )
             if check(got, "name ELF addresses") == 0:
                 raise NativeError(75, "name ELF addresses")  # EOVERFLOW: no name is that long
-            view = ffi.buffer(text)
-            before: tuple[int, ...] = ()
-            for one in _NAME.iter_unpack(ffi.buffer(names, got * _NAME.size)):
-                if one != before:
-                    before = one
-                    start, end, kind, at, length, _ = one
-                    name = view[at : at + length] if kind == NAMED else b""
-                    answer = ElfName(kind, name, start, end)
-                answers.append(answer)
-        return answers
+            view, found = ffi.buffer(text), ffi.buffer(names)
+            run_of, firsts = columns.runs(names, _NAME.size, got)
+            before = len(answers)  # a text buffer that ran full cuts a list in two
+            which.extend(array("I", [run + before for run in run_of]) if before else run_of)
+            for first in firsts:
+                start, end, kind, at, length, _ = _NAME.unpack_from(found, first * _NAME.size)
+                name = view[at : at + length] if kind == NAMED else b""
+                answers.append(ElfName(kind, name, start, end))
+        return answers, which

@@ -7,6 +7,7 @@ import struct
 from array import array
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from opd_native import columns
 from opd_native._core import ffi, lib
 from opd_native.errors import check
 
@@ -96,27 +97,25 @@ class Kallsyms:
 
     def lookup(self, addresses: Sequence[int]) -> list[KernelSymbol]:
         """Name runtime addresses: of several symbols at one address the first of the list."""
+        distinct, which = self.lookup_runs(addresses)
+        return [distinct[index] for index in which]
+
+    def lookup_runs(self, addresses: Sequence[int]) -> tuple[list[KernelSymbol], array[int]]:
+        """The same as few answers, and for each address which of them."""
         wanted = array("Q", addresses)
         if not wanted:
-            return []
+            return [], array("I")
         symbols = ffi.new("struct opd_kallsyms_symbol[]", len(wanted))
         lib.opd_kallsyms_lookup(
             self._table, ffi.from_buffer("uint64_t[]", wanted), len(wanted), symbols
         )
-        answers: list[KernelSymbol] = []
-        before: tuple[int, ...] = ()
-        for one in _SYMBOL.iter_unpack(ffi.buffer(symbols)):
-            if one != before:
-                before = one
-                start, end, name, module = one
-                answer = KernelSymbol(
-                    _text(ffi.cast("char *", name)) if name else "",
-                    _text(ffi.cast("char *", module)),
-                    start,
-                    end,
-                )
-            answers.append(answer)
-        return answers
+        which, firsts = columns.runs(symbols, _SYMBOL.size, len(wanted))
+        answers = []
+        for first in firsts:
+            symbol = symbols[first]
+            name = _text(symbol.name) if symbol.name else ""
+            answers.append(KernelSymbol(name, _text(symbol.module), symbol.start, symbol.end))
+        return answers, which
 
     def ranges(self, names: Sequence[str]) -> list[tuple[int, int]]:
         """Give the [start, end) of every symbol with one of these names, by address."""

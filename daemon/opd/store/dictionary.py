@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 from opd.store.blocks import pack
 from opd.store.database import printable
 from opd.store.schema import IMAGE_DELETED
+from opd_native.columns import steps as differences
 
 try:
     # What hashlib.blake2b is. hashlib itself loads OpenSSL: 5 ms and 3 MB of the worker.
@@ -23,7 +24,7 @@ except ImportError:
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable, Iterable, Sequence
 
     from opd.sampling.window import ImageInfo
     from opd_native.condense import Column
@@ -32,6 +33,7 @@ K = TypeVar("K", bound="Hashable")
 V = TypeVar("V")
 
 _NAMES_CACHED = 8192
+_TEXTS_A_STATEMENT = 500
 _IMAGES_CACHED = 4096
 _CGROUPS_CACHED = 1024
 
@@ -63,8 +65,6 @@ class Cache(Generic[K, V]):
         return len(self._young) + len(self._old)
 
 
-_WRAP = 1 << 64
-
 FRAME_COLUMNS = 6
 STACK_COLUMNS = 4
 
@@ -78,9 +78,9 @@ class Frames(NamedTuple):
     image: int
     caller: int
     addresses: array[int]
-    names: list[int]
-    raws: list[int]
-    kinds: list[int]
+    names: array[int]
+    raws: array[int]
+    kinds: array[int]
 
 
 def text_hash(text: str) -> int:
@@ -112,6 +112,31 @@ class Dictionary:
                 number = int(row[0])
             self._names[text] = number
         return number
+
+    def learn(self, texts: Iterable[str]) -> None:
+        """Number many texts in few statements; ``name`` then knows them."""
+        new = {text: printable(text) for text in texts if self._names.get(text) is None}
+        shown = {text: text_hash(text) for text in new.values()}
+        known: dict[str, int] = {}
+        hashes = list(set(shown.values()))
+        for at in range(0, len(hashes), _TEXTS_A_STATEMENT):
+            some = hashes[at : at + _TEXTS_A_STATEMENT]
+            rows = self._connection.execute(
+                f"SELECT text, id FROM names WHERE hash IN ({', '.join('?' * len(some))})",  # noqa: S608
+                some,
+            )
+            known.update(rows)
+        unknown = [text for text in shown if text not in known]
+        if unknown:
+            first = self._connection.execute("SELECT coalesce(max(id), 0) + 1 FROM names")
+            ids = range(int(first.fetchone()[0]), 1 << 62)
+            known.update(zip(unknown, ids, strict=False))
+            self._connection.executemany(
+                "INSERT INTO names (id, hash, text) VALUES (?, ?, ?)",
+                [(known[text], shown[text], text) for text in unknown],
+            )
+        for text, written in new.items():
+            self._names[text] = known[written]
 
     def image(self, info: ImageInfo, identity: bytes) -> int:
         """The number of an image: one for each identity and path."""
@@ -167,15 +192,16 @@ class Dictionary:
         """
         first = self._next("frames")
         images, steps, callers = array("I"), array("Q"), array("B")
-        names, raws, kinds = array("I"), array("I"), array("B")
+        names, raws, kinds = array("I"), array("I"), array("I")
         before = last = 0
         for group in groups:
             count = len(group.addresses)
-            images.extend([group.image] * count)
-            callers.extend([group.caller] * count)
-            for address in group.addresses:
-                steps.append((address - last) % _WRAP if group.image == before else address)
-                before, last = group.image, address
+            if not count:
+                continue
+            images.extend(array("I", [group.image]) * count)
+            callers.extend(array("B", [group.caller]) * count)
+            steps.extend(differences(group.addresses, last if group.image == before else 0))
+            before, last = group.image, group.addresses[-1]
             names.extend(group.names)
             raws.extend(group.raws)
             kinds.extend(group.kinds)

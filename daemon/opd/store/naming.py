@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from array import array
-from itertools import chain, groupby
-from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from opd.errors import StoreError
 from opd.sampling.window import ImageInfo
 from opd.store.dictionary import Frames
 from opd.store.names import UNKNOWN, kind_of
+from opd_native.columns import gather
 from opd_native.condense import NAME_WORDS
 
 if TYPE_CHECKING:
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
     from opd.store.dictionary import Dictionary
     from opd.store.names import NameLike, NameSource
+    from opd_native.condense import NewFrames
 
 
 class _Name(NamedTuple):
@@ -27,6 +27,16 @@ class _Name(NamedTuple):
 
 
 _NO_NAME = _Name(UNKNOWN, UNKNOWN, "unknown")
+
+
+class _Answer(NamedTuple):
+    """Names of frames of one image: for each address the index of one in ``distinct``."""
+
+    uid: int
+    caller: int
+    addresses: array[int]
+    distinct: Sequence[NameLike]
+    which: array[int]
 
 
 class Namer:
@@ -70,46 +80,59 @@ class Namer:
         info = self._images.get(uid)
         return UNKNOWN if info is None else info.path
 
-    def name(self, dictionary: Dictionary, new: list[tuple[int, int, int]]) -> array[int]:
+    def name(self, dictionary: Dictionary, new: NewFrames) -> array[int]:
         """Name and store new frames; number, name and kind of each, in their order."""
-        groups = [
-            self._frames_of(dictionary, uid, caller, array("Q", map(itemgetter(2), group)))
-            for (uid, caller), group in groupby(new, key=itemgetter(0, 1))
+        count = len(new.addresses)
+        ends = [at for _uid, _caller, at in new.groups[1:]] + [count]
+        answers = [
+            self._answer(uid, caller, new.addresses[at:end])
+            for (uid, caller, at), end in zip(new.groups, ends, strict=False)
         ]
+        dictionary.learn(
+            text for answer in answers for name in answer.distinct for text in (name.text, name.raw)
+        )
+        groups = [self._frames(dictionary, answer) for answer in answers]
         first = dictionary.add_frames(groups)
-        words = array("I", bytes(4 * NAME_WORDS * len(new)))
-        words[0::NAME_WORDS] = array("I", range(first, first + len(new)))
-        words[1::NAME_WORDS] = array("I", chain.from_iterable(group.names for group in groups))
-        words[2::NAME_WORDS] = array("I", chain.from_iterable(group.kinds for group in groups))
+        words = array("I", bytes(4 * NAME_WORDS * count))
+        names, kinds = array("I"), array("I")
+        for group in groups:
+            names.extend(group.names)
+            kinds.extend(group.kinds)
+        words[0::NAME_WORDS] = array("I", range(first, first + count))
+        words[1::NAME_WORDS] = names
+        words[2::NAME_WORDS] = kinds
         return words
 
-    def _frames_of(
-        self, dictionary: Dictionary, uid: int, caller: int, offsets: array[int]
-    ) -> Frames:
-        """Frames of one image with address and name, as the source says."""
-        info = self._images.get(uid) or ImageInfo(uid=uid, kind="unknown", path=UNKNOWN)
-        image = dictionary.image(info, self._identity(uid))
+    def _answer(self, uid: int, caller: int, offsets: array[int]) -> _Answer:
+        """What the source says of frames of one image."""
         try:
-            addresses, distinct, which = self._ask(uid, offsets, caller=bool(caller))
+            return _Answer(uid, caller, *self._ask(uid, offsets, caller=bool(caller)))
         except Exception as error:  # noqa: BLE001 - it read a file that anybody wrote
             self._blame(error)
-            addresses, distinct, which = offsets, [_NO_NAME], [0] * len(offsets)
+            return _Answer(uid, caller, offsets, [_NO_NAME], array("I", bytes(4 * len(offsets))))
+
+    def _frames(self, dictionary: Dictionary, answer: _Answer) -> Frames:
+        """Frames of one image by numbers."""
+        info = self._images.get(answer.uid)
+        if info is None:
+            info = ImageInfo(uid=answer.uid, kind="unknown", path=UNKNOWN)
         number = dictionary.name
+        distinct = answer.distinct
         names = [number(name.text) for name in distinct]
         raws = [0 if name.raw == name.text else number(name.raw) for name in distinct]
         kinds = [kind_of(name.kind) for name in distinct]
         return Frames(
-            image,
-            caller,
-            addresses,
-            [names[index] for index in which],
-            [raws[index] for index in which],
-            [kinds[index] for index in which],
+            dictionary.image(info, self._identity(answer.uid)),
+            answer.caller,
+            answer.addresses,
+            gather(array("I", names), answer.which),
+            gather(array("I", raws), answer.which),
+            gather(array("I", kinds), answer.which),
         )
 
     def _ask(
         self, uid: int, offsets: array[int], *, caller: bool
-    ) -> tuple[array[int], Sequence[NameLike], Sequence[int]]:
+    ) -> tuple[array[int], Sequence[NameLike], array[int]]:
         """ELF addresses, names, and for each address which name."""
         if uid not in self._images:
             raise StoreError(f"image {uid} was never announced")
@@ -118,7 +141,7 @@ class Namer:
         distinct, which = source.name_runs(uid, addresses, caller=caller)
         if not len(which) == len(addresses) == len(offsets):
             raise StoreError(f"image {uid}: the resolver answered another number of frames")
-        return addresses, distinct, which
+        return addresses, distinct, which if isinstance(which, array) else array("I", which)
 
     def _identity(self, uid: int) -> bytes:
         identity = self._identities.get(uid)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from array import array
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,10 +73,10 @@ class KernelSymbols:
             self._modules = {module: start for module, start, _end in found}
         return self._modules.get(name, 0)
 
-    def lookup(self, addresses: Sequence[int]) -> list[KernelSymbol]:
-        """Name runtime addresses; an empty list when there are no names at all."""
+    def lookup(self, addresses: Sequence[int]) -> tuple[list[KernelSymbol], array[int]]:
+        """Symbols of runtime addresses, and for each address which; none without a list."""
         table = self._load()
-        return table.lookup(addresses) if table is not None else []
+        return table.lookup_runs(addresses) if table is not None else ([], array("I"))
 
     def _load(self) -> Kallsyms | None:
         if self._table is None and not self._failed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from array import array
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from opd.sampling.kernel import boot_id
 from opd.sampling.window import RunInfo
@@ -18,18 +18,17 @@ from opd.symbols.kernel import (
     to_elf,
     to_runtime,
 )
+from opd_native.columns import shifted
 from opd_native.demangle import demangle
 from opd_native.elf import NAMED, RANGE, Elf
 from opd_native.errors import NativeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from opd.sampling.window import ImageInfo
     from opd_native.elf import ElfName
     from opd_native.kallsyms import KernelSymbol
-
-F = TypeVar("F")
 
 MEMORY_LIMIT = 24 << 20
 OPEN_TABLES = 64
@@ -128,9 +127,9 @@ class Resolver:
         if info.kind == "kernel":
             text = self._kernel_text or self._text_of(info)
             if text:
-                return array("Q", (to_elf(address, text) for address in offsets))
+                return shifted(_u64(offsets), to_elf(0, text))
         if info.kind in ("module", "bpf") and info.start:
-            return array("Q", ((address - info.start) % (1 << 64) for address in offsets))
+            return shifted(_u64(offsets), -info.start)
         return array("Q", offsets)
 
     def _text_of(self, info: ImageInfo) -> int:
@@ -145,7 +144,7 @@ class Resolver:
 
     def name_runs(
         self, uid: int, elf_addresses: Sequence[int], *, caller: bool = False
-    ) -> tuple[list[Name], list[int]]:
+    ) -> tuple[list[Name], array[int]]:
         """Name ELF addresses: few names, and for each address which of them.
 
         Sorted addresses are cheapest: those in one function are named once.
@@ -153,16 +152,18 @@ class Resolver:
         info = self._images[uid]
         count = len(elf_addresses)
         if caller:  # the call is before the address, and perhaps in another function
-            elf_addresses = [address - 1 if address else 0 for address in elf_addresses]
+            elf_addresses = shifted(_u64(elf_addresses), -1, but_zero=True)
         if info.kind in {"file", "vdso"}:
             return self._elf_names(info, elf_addresses)
         if info.kind in {"kernel", "module"}:
             return self._kernel_names(info, elf_addresses)
         if info.kind == "bpf" and info.symbol:
-            return [Name(info.symbol, info.symbol, "named")], [0] * count
+            return [Name(info.symbol, info.symbol, "named")], array("I", bytes(4 * count))
         return _unnamed(count)
 
-    def _elf_names(self, info: ImageInfo, addresses: Sequence[int]) -> tuple[list[Name], list[int]]:
+    def _elf_names(
+        self, info: ImageInfo, addresses: Sequence[int]
+    ) -> tuple[list[Name], array[int]]:
         elf = self._elf(info.uid)
         if elf is None:
             return _unnamed(len(addresses))
@@ -188,11 +189,12 @@ class Resolver:
                 return Name(text, text, "range")
             return UNKNOWN
 
-        return _runs(elf.names(addresses), spell)
+        found, which = elf.name_runs(addresses)
+        return [spell(one) for one in found], which
 
     def _kernel_names(
         self, info: ImageInfo, addresses: Sequence[int]
-    ) -> tuple[list[Name], list[int]]:
+    ) -> tuple[list[Name], array[int]]:
         unknown = _unnamed(len(addresses))
         if self._kernel is None:
             self._fail(info.uid, "kernel_foreign")
@@ -203,20 +205,21 @@ class Resolver:
         module = ""
         if info.kind == "kernel":
             text = self._kernel.text
-            runtime = [to_runtime(address, text) for address in addresses] if text else addresses
+            runtime = shifted(_u64(addresses), to_runtime(0, text)) if text else _u64(addresses)
         else:
             module = info.path.strip("[]")
             start = self._kernel.module_start(module) if info.start else 0
             if info.start and not start:
                 self._fail(info.uid, "module_gone")
                 return unknown
-            runtime = [(address + start) % (1 << 64) for address in addresses]
+            runtime = shifted(_u64(addresses), start)
 
         def spell(found: KernelSymbol) -> Name:
             here = found.name and found.module == module
             return Name(found.name, found.name, "named") if here else UNKNOWN
 
-        return _runs(self._kernel.lookup(runtime), spell)
+        found, which = self._kernel.lookup(runtime)
+        return [spell(one) for one in found], which
 
     def _elf(self, uid: int) -> Elf | None:
         """Give the image's ELF file, opened and verified; None, counted once, when it is gone."""
@@ -301,18 +304,9 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-def _unnamed(count: int) -> tuple[list[Name], list[int]]:
-    return [UNKNOWN], [0] * count
+def _unnamed(count: int) -> tuple[list[Name], array[int]]:
+    return [UNKNOWN], array("I", bytes(4 * count))
 
 
-def _runs(found: Sequence[F], spell: Callable[[F], Name]) -> tuple[list[Name], list[int]]:
-    """Spell each run of the same answer once."""
-    names: list[Name] = []
-    which: list[int] = []
-    before: F | None = None
-    for one in found:
-        if one is not before:
-            names.append(spell(one))
-            before = one
-        which.append(len(names) - 1)
-    return names, which
+def _u64(numbers: Sequence[int]) -> array[int]:
+    return numbers if isinstance(numbers, array) else array("Q", numbers)
