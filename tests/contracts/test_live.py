@@ -33,6 +33,7 @@ QUALITY = {
     "idle": int,
     "windows": {"have": int, "missing": int},
     "frames": {"named": int, "ranges": int, "unknown": int},
+    "labels": {"exact": int, "read": int, "inherited": int, "unknown": int},
 }
 STATUS = {
     "pid": int,
