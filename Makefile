@@ -35,7 +35,7 @@ ctest: $(VENV)/.dev
 pytest: $(VENV)/.dev
 	@$(BIN)/python -m pytest -q $(ARGS)
 
-bench: $(VENV)/.dev  ## measure opd beside perf record on this machine
+bench: $(VENV)/.bench  ## measure opd beside its peers on this machine: docs/benchmarks.md
 	@$(COMPILE)
 	@$(BIN)/python tests/bench $(ARGS)
 
@@ -86,6 +86,10 @@ uninstall:  ## remove what install put there; settings and history stay
 
 clean:  ## remove everything that was built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(VENV)/.bench: $(VENV)/.dev
+	@$(BIN)/pip install -q --group bench
+	@touch $@
 
 $(VENV)/bin/python:
 	@scripts/setup-venv $(PYTHON) $(VENV)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import pkgutil
 import shlex
 import subprocess
@@ -24,6 +25,7 @@ examples:
   make bench ARGS="--quick --html bench.html"
   make bench ARGS="cost --rates 999,4999 --repeat 5 --json cost.json"
   make bench ARGS="soak --minutes 60 --json soak.json"
+  make bench ARGS="--join soak.json --join cost.json --html bench.html"   nothing is run
 """
 
 
@@ -52,6 +54,14 @@ def _parser() -> argparse.ArgumentParser:
     add("--minutes", type=float, metavar="M", help="length of soak and fullsize")
     add("--loads", type=_words, metavar="NAME,…", help="loads of cost; default: all")
     add("--contenders", type=_words, metavar="NAME,…", help="who takes part; default: all here")
+    add(
+        "--join",
+        type=Path,
+        action="append",
+        metavar="FILE",
+        default=[],
+        help="show and judge the sections of an earlier run's JSON too; repeatable",
+    )
     add("--json", type=Path, metavar="FILE", help="write the run, again after every step")
     add("--html", type=Path, metavar="FILE", help="write a page with plots")
     return parser
@@ -86,7 +96,12 @@ def main(arguments: list[str]) -> int:
     if unknown:
         print(f"no section {unknown[0]!r}; there are: {' '.join(sections)}", file=sys.stderr)
         return 2
-    asked = options.sections or [s.name for s in sections.values() if s.by_default]
+    asked = options.sections
+    if not asked and not options.join:
+        asked = [section.name for section in sections.values() if section.by_default]
+    if options.html is not None and importlib.util.find_spec("matplotlib") is None:
+        print("--html needs matplotlib: pip install --group bench", file=sys.stderr)
+        return 2
     return Run(options, [sections[name] for name in asked], arguments).run()
 
 
@@ -99,6 +114,8 @@ class Run:
         self._options = options
         self._sections = sections
         self._outcomes: list[Outcome] = []
+        for path in options.join:
+            self._outcomes += report_json.read(path)
         self._head: dict[str, Any] = {
             "command": shlex.join(["make", "bench", f"ARGS={shlex.join(arguments)}"]),
             "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -118,6 +135,12 @@ class Run:
             status = 130
         report_text.print_budgets(self._verdicts())
         self.save()
+        if self._options.html is not None:
+            from bench.harness import report_html  # needs matplotlib
+
+            text = report_html.page(self._head, self._outcomes, self._verdicts())
+            report_html.write(self._options.html, text)
+            print(f"{self._options.html}: written")
         return status
 
     def _run_section(self, section: Section) -> int:

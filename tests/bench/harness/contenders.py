@@ -285,7 +285,7 @@ def _count_frames(data: bytes, *, kind: int) -> int:
     while offset + head.size <= len(data):
         length, _, _, _, found = head.unpack_from(data, offset)
         if length < head.size:
-            raise RuntimeError(f"a capture's frame of {length} bytes at {offset}")
+            raise RuntimeError(f"a frame of {length} bytes at {offset}")
         count += found == kind
         offset += length
     return count

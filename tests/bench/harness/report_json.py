@@ -7,11 +7,13 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
+from bench.harness.figures import Figure, Findings, Plot, Series, Table
+from bench.harness.section import Outcome, Section
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     from bench.harness.budgets import Verdict
-    from bench.harness.section import Outcome
 
 SCHEMA = 1
 
@@ -54,3 +56,29 @@ def write(path: Path, values: dict[str, Any]) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_text(json.dumps(values, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     temporary.replace(path)
+
+
+def read(path: Path) -> list[Outcome]:
+    """Give the sections of a file that ``write`` wrote; ValueError for another one."""
+    values = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(values, dict) or values.get("schema") != SCHEMA:
+        raise ValueError(f"{path}: expected the JSON of make bench, schema {SCHEMA}")
+    return [_outcome(section, path) for section in values["sections"]]
+
+
+def _outcome(values: dict[str, Any], path: Path) -> Outcome:
+    def run(_: object) -> None:
+        raise RuntimeError(f"{path}: a section that was read cannot be run")
+
+    found = Findings(
+        figures=[Figure(**figure) for figure in values["figures"]],
+        tables=[Table(**table) for table in values["tables"]],
+        plots=[
+            Plot(**{**plot, "series": [Series(**series) for series in plot["series"]]})
+            for plot in values["plots"]
+        ],
+        notes=values["notes"],
+    )
+    section = Section(values["name"], values["purpose"], run)
+    more = {key: values[key] for key in ("state", "problem", "seconds", "machine")}
+    return Outcome(section, found, **more)
