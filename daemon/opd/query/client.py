@@ -1,13 +1,12 @@
-"""A small synchronous client. Imports zmq and msgpack and little else."""
+"""A small synchronous client. Imports msgpack and little else."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
 import time
 from typing import TYPE_CHECKING, Any, Self
-
-import zmq
 
 from opd.errors import (
     ConfigError,
@@ -15,13 +14,14 @@ from opd.errors import (
     OpdError,
     OperationFailedError,
     PermissionDeniedError,
-    ProtocolError,
     UsageError,
 )
 from opd.query import endpoint as endpoints
 from opd.query import protocol
+from opd.query.dealer import Dealer
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable
     from typing import BinaryIO
 
@@ -43,9 +43,9 @@ _PING = "ping"
 class Client:
     """One connection to a daemon.
 
-    The constructor connects to the socket file plainly first, so that it
-    raises at once: NoDaemonError (with how to start one) or
-    PermissionDeniedError; UsageError for what is no endpoint.
+    The constructor connects to the socket file, so that it raises at once:
+    NoDaemonError (with how to start one) or PermissionDeniedError; UsageError
+    for what is no endpoint.
     """
 
     def __init__(self, endpoint: str, *, answer_seconds: float = ANSWER_SECONDS) -> None:
@@ -55,16 +55,10 @@ class Client:
             self._path = endpoints.socket_path(endpoint)
         except ConfigError as error:
             raise UsageError(error.message, hint=error.hint) from error
-        self.daemon_pid = self._find_daemon()
+        self._plain = self._connect()
+        self.daemon_pid = endpoints.peer_of(self._plain).pid
         self._serial = 0
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._dealer = self._context.socket(zmq.DEALER)
-        self._dealer.setsockopt(zmq.LINGER, 0)
-        self._monitor = self._dealer.get_monitor_socket(zmq.EVENT_DISCONNECTED)
-        self._poller = zmq.Poller()
-        self._poller.register(self._dealer, zmq.POLLIN)
-        self._poller.register(self._monitor, zmq.POLLIN)
-        self._dealer.connect(endpoint)
+        self._dealer: Dealer | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -74,10 +68,7 @@ class Client:
 
     def close(self) -> None:
         """Close at once; answers that are still to come are lost."""
-        self._dealer.disable_monitor()
-        self._monitor.close(linger=0)
-        self._dealer.close(linger=0)
-        self._context.term()
+        self._plain.close()
 
     def call(
         self, method: str, params: dict[str, Any] | None = None, *, seconds: float | None = None
@@ -90,7 +81,20 @@ class Client:
         """
         limit = seconds or CALL_SECONDS.get(method, self._answer_seconds)
         self._serial += 1
-        self._dealer.send(protocol.encode_request(self._serial, method, params))
+        try:
+            return self._ask(method, params, limit)
+        except ConnectionError as error:
+            raise self._gone(method) from error
+        except TimeoutError as error:
+            raise self._no_answer(method, self._answer_seconds) from error
+
+    def _ask(self, method: str, params: dict[str, Any] | None, limit: float) -> Any:
+        """``call``; raises ConnectionError and TimeoutError as they come."""
+        if self._dealer is None:
+            self._dealer = Dealer(self._plain, self._answer_seconds)
+        dealer = self._dealer
+        request = protocol.encode_request(self._serial, method, params)
+        dealer.send(request, self._answer_seconds)
         end = time.monotonic() + limit
         heard = time.monotonic()
         pinged: float | None = None
@@ -103,14 +107,14 @@ class Client:
                 and limit > self._answer_seconds
                 and now - heard > _PING_EVERY_SECONDS
             ):
-                self._dealer.send(protocol.encode_request(_PING, "hello"))
+                dealer.send(protocol.encode_request(_PING, "hello"), self._answer_seconds)
                 pinged = now
             if pinged is not None and now - pinged > self._answer_seconds - _PING_EVERY_SECONDS:
                 raise self._no_answer(method, self._answer_seconds)
-            reply = self._receive(min(left, _PATIENCE_SECONDS), method)
-            if reply is None:
+            body = dealer.receive(min(left, _PATIENCE_SECONDS))
+            if body is None:
                 continue
-            reply_id, result, error = reply
+            reply_id, result, error = protocol.decode_reply(body)
             if reply_id == _PING:
                 pinged, heard = None, time.monotonic()
             elif error is not None and reply_id in (self._serial, None):
@@ -161,16 +165,15 @@ class Client:
         except OSError:
             return True
         try:
-            poller = zmq.Poller()
-            poller.register(fd, zmq.POLLIN)
-            return bool(poller.poll(int(max(0.0, seconds) * 1000)))
+            poller = select.poll()
+            poller.register(fd, select.POLLIN)
+            return bool(poller.poll(max(0.0, seconds) * 1000))
         finally:
             os.close(fd)
 
-    def _find_daemon(self) -> int:
+    def _connect(self) -> socket.socket:
         try:
-            with endpoints.connect_plain(self._path, self._answer_seconds) as plain:
-                return endpoints.peer_of(plain).pid
+            return endpoints.connect_plain(self._path, self._answer_seconds)
         except PermissionError as error:
             raise PermissionDeniedError(
                 f"{self._path}: {error.strerror}",
@@ -191,20 +194,6 @@ class Client:
             f" in {self._answer_seconds:g} s",
             data={"pid": pid},
         )
-
-    def _receive(
-        self, seconds: float, method: str
-    ) -> tuple[protocol.RequestId, Any, OpdError | None] | None:
-        """The next answer; None when none came. Raises when the connection broke."""
-        ready = dict(self._poller.poll(int(seconds * 1000) + 1))
-        if self._dealer not in ready:
-            if self._monitor in ready:
-                raise self._gone(method)
-            return None
-        frames = self._dealer.recv_multipart(copy=False)
-        if len(frames) != 1:
-            raise ProtocolError(f"an answer of {len(frames)} frames")
-        return protocol.decode_reply(frames[0].buffer)
 
     def _no_answer(self, method: str, seconds: float) -> OperationFailedError:
         return OperationFailedError(

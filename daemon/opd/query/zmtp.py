@@ -1,4 +1,4 @@
-"""ZMTP 3.0 with the NULL mechanism (rfc.zeromq.org/spec/23), as far as a PUB socket needs it."""
+"""ZMTP 3.0 with the NULL mechanism (rfc.zeromq.org/spec/23), as far as PUB and DEALER need it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,14 @@ GREETING = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x00" + _MECHANISM + bytes(32)
 
 
 class Frame(NamedTuple):
-    """One frame of a peer; ``command``: for the connection, not for the socket."""
+    """One frame of a peer; ``command``: for the connection, not for the socket.
+
+    ``more``: the message goes on.
+    """
 
     command: bool
     body: bytes
+    more: bool = False
 
 
 def check_greeting(start: bytes | bytearray) -> None:
@@ -44,23 +48,40 @@ def take_frames(buffer: bytearray) -> Iterator[Frame]:
     """Take the whole frames off the front. Raises ProtocolError for a long or malformed one."""
     at = 0
     try:
-        while len(buffer) - at >= 2:
-            flags = buffer[at]
-            head = 9 if flags & _LONG else 2
-            if flags & ~(_MORE | _LONG | _COMMAND):
-                raise ProtocolError(f"a frame's flags are {flags:#x}")
-            if len(buffer) - at < head:
-                return
-            size = int.from_bytes(buffer[at + 1 : at + head])
-            if size > FRAME_LIMIT_BYTES:
-                raise ProtocolError(f"a frame of {size} bytes")
-            if len(buffer) - at < head + size:
-                return
-            start = at + head
-            at = start + size
-            yield Frame(bool(flags & _COMMAND), bytes(buffer[start:at]))
+        while (found := _frame_at(buffer, at, FRAME_LIMIT_BYTES)) is not None:
+            frame, at = found
+            yield frame
     finally:
         del buffer[:at]
+
+
+def take_frame(buffer: bytearray) -> Frame | None:
+    """Take one whole frame of any length off the front. Raises ProtocolError for what is none."""
+    found = _frame_at(buffer, 0, None)
+    if found is None:
+        return None
+    del buffer[: found[1]]
+    return found[0]
+
+
+def _frame_at(buffer: bytearray, at: int, limit: int | None) -> tuple[Frame, int] | None:
+    """The frame that begins there and where it ends; None while it is not whole."""
+    if len(buffer) - at < 2:
+        return None
+    flags = buffer[at]
+    head = 9 if flags & _LONG else 2
+    if flags & ~(_MORE | _LONG | _COMMAND):
+        raise ProtocolError(f"a frame's flags are {flags:#x}")
+    if len(buffer) - at < head:
+        return None
+    size = int.from_bytes(buffer[at + 1 : at + head])
+    if limit is not None and size > limit:
+        raise ProtocolError(f"a frame of {size} bytes")
+    start = at + head
+    if len(buffer) - start < size:
+        return None
+    body = bytes(buffer[start : start + size])
+    return Frame(bool(flags & _COMMAND), body, bool(flags & _MORE)), start + size
 
 
 def message(parts: tuple[bytes, ...]) -> bytes:

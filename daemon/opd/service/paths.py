@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opd.errors import ConfigError
@@ -36,7 +35,7 @@ def daemon_endpoint(environ: Mapping[str, str] | None = None, *, uid: int | None
     if not directory.startswith("/"):
         directory = f"/run/user/{uid}"
         # A predictable name under /tmp could be somebody else's socket.
-        if not Path(directory).is_dir():
+        if not os.path.isdir(directory):  # noqa: PTH112 - pathlib costs opctl its start
             raise ConfigError(
                 "no directory for the socket: XDG_RUNTIME_DIR is not set",
                 hint="set XDG_RUNTIME_DIR, or name a socket with --endpoint ipc:///PATH",
@@ -49,7 +48,7 @@ def client_endpoint(environ: Mapping[str, str] | None = None, *, uid: int | None
     environ = os.environ if environ is None else environ
     if given := environ.get("OPD_ENDPOINT"):
         return given
-    if Path(SYSTEM_ENDPOINT.removeprefix("ipc://")).exists():
+    if os.path.exists(SYSTEM_ENDPOINT.removeprefix("ipc://")):  # noqa: PTH110
         return SYSTEM_ENDPOINT
     try:
         return daemon_endpoint(environ, uid=uid)

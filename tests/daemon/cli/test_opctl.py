@@ -484,7 +484,7 @@ def test_status_imports_nothing_heavy(endpoint):
     code = (
         "import sys; from opd.cli.opctl import main; main(['status']);"
         "print(sorted({'structlog','pluggy','duckdb','numpy','rich','symbolic','msgspec','asyncio',"
-        "'psutil','sqlite3'} & set(sys.modules)), file=sys.stderr)"
+        "'psutil','sqlite3','zmq','pathlib'} & set(sys.modules)), file=sys.stderr)"
     )
     environment = {**ENVIRONMENT, "OPD_ENDPOINT": endpoint}
     done = subprocess.run(
