@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from msgspec import structs
 
@@ -26,6 +26,9 @@ from opd.store.writer import StoreWriter
 from opd.symbols.resolver import Resolver
 from opd_native.importer import Importer
 from opd_native.perfdata import EventAttr, PerfDataError, PerfDataFile
+
+if TYPE_CHECKING:
+    from opd.redaction import Redact
 
 WINDOW_NS = 10_000_000_000
 _HASH_CHUNK = 1 << 20
@@ -44,6 +47,7 @@ def import_perf_data(
     name: str = "",
     origin: str = "",
     progress: Progress | None = None,
+    redact: Redact = "none",
 ) -> dict[str, Any]:
     """Import the recording in the regular file ``fd`` as a session of its own.
 
@@ -72,7 +76,7 @@ def import_perf_data(
         for build_id_path, build_id in known.build_ids:
             importer.add_build_id(build_id_path, build_id)
         resolver = Resolver(known.run)
-        writer = StoreWriter(Path(directory), resolver)
+        writer = StoreWriter(Path(directory), resolver, redact=redact)
         try:
             return _Import(data, importer, writer, resolver, known, progress=progress).run(
                 session=session, run=_identity_of(fd, session), origin=origin
@@ -316,12 +320,17 @@ def main() -> int:
     parser.add_argument("--name", default="")
     parser.add_argument("--origin", default="")
     parser.add_argument("--parent", type=int, default=0)
+    parser.add_argument("--redact", default="none")
     options = parser.parse_args()
     die_with(options.parent)
     name_process("opd-import")
     try:
         result: dict[str, Any] = import_perf_data(
-            options.fd, options.directory, name=options.name, origin=options.origin
+            options.fd,
+            options.directory,
+            name=options.name,
+            origin=options.origin,
+            redact=options.redact,
         )
     except OpdError as error:
         result = {"error": {"code": error.code, "message": error.message, "hint": error.hint}}

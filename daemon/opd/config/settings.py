@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
+from opd.redaction import Redact  # noqa: TC001 - msgspec reads it
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -249,6 +251,21 @@ class GovernorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     ] = 256
 
 
+class PrivacySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What is kept of whose files they are."""
+
+    redact: Annotated[
+        Redact,
+        _says(
+            "What is taken out of the paths of images before they are stored, and out of command"
+            " lines wherever they are shown. none: nothing. home: whose home directory it is"
+            " (/home/[redacted]/...). paths: outside of the system's directories all but the"
+            " file's name. Names of programs and functions are kept.",
+            "none, home or paths",
+        ),
+    ] = "none"
+
+
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """How a Config came to be: what ``reload`` reads again, and who set what.
 
@@ -269,6 +286,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     sampling: SamplingSettings = SamplingSettings()
     store: StoreSettings = StoreSettings()
     governor: GovernorSettings = GovernorSettings()
+    privacy: PrivacySettings = PrivacySettings()
     origin: Origin = Origin()
 
 
@@ -277,4 +295,5 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
     "sampling": SamplingSettings,
     "store": StoreSettings,
     "governor": GovernorSettings,
+    "privacy": PrivacySettings,
 }

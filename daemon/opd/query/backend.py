@@ -60,6 +60,14 @@ class Backend(Protocol):
         """``{"findings": [{"name", "ok", "detail", "remedy"}]}``."""
         ...
 
+    def log(self, params: dict[str, Any]) -> dict[str, Any]:
+        """``{"lines": [JSON text]}``: the last ``lines`` of the daemon's log."""
+        ...
+
+    def config(self) -> dict[str, Any]:
+        """``{"settings": {section: {key: value}}, "sources": {key: file or flag}}``."""
+        ...
+
     def dump(self) -> dict[str, Any]:
         """Returns after every sample taken before the call is in the store."""
         ...

@@ -52,6 +52,8 @@ class Dispatcher:
             "top": lambda params, _: backend.top(params),
             "events": lambda _, __: backend.events(),
             "doctor": lambda _, __: backend.doctor(),
+            "log": lambda params, _: backend.log(params),
+            "config": lambda _, __: backend.config(),
             "dump": lambda _, __: backend.dump(),
             "start": lambda _, __: backend.start(),
             "stop": lambda _, __: backend.stop(),

@@ -50,6 +50,8 @@ METHODS: dict[str, Method] = {
     "top": Method(params={**_QUESTION, "seconds": Param("seconds")}, slow=True),
     "events": Method(),
     "doctor": Method(slow=True),
+    "log": Method(params={"lines": Param("count")}),
+    "config": Method(),
     "dump": Method(slow=True),
     "start": Method(owner_only=True),
     "stop": Method(owner_only=True),

@@ -98,6 +98,20 @@ class Answers:
 
         return {"findings": msgspec.to_builtins(examine())}
 
+    def log(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Give the last lines of the daemon's log."""
+        from opd.service.log import RECENT_LINES, recent
+
+        return {"lines": recent(params.get("lines", RECENT_LINES))}
+
+    def config(self) -> dict[str, Any]:
+        """Give the settings in force, and which file or flag set each."""
+        from opd.config.settings import SECTIONS
+
+        config = self._daemon.config
+        settings = {name: msgspec.to_builtins(getattr(config, name)) for name in SECTIONS}
+        return {"settings": settings, "sources": dict(config.origin.sources)}
+
     def dump(self) -> dict[str, Any]:
         """Return after every sample taken before the call can be queried."""
         daemon = self._daemon
@@ -174,6 +188,7 @@ class Answers:
             name=name,
             origin=origin,
             ending=self._daemon.ending.is_set,
+            redact=self._daemon.config.privacy.redact,
         )
 
 

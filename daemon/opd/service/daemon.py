@@ -19,7 +19,7 @@ from opd.query.server import Server
 from opd.sampling.kernel import boot_id, kernel_build_id
 from opd.sampling.live import LiveSampling, this_host
 from opd.sampling.window import RunInfo
-from opd.service import governing, segments
+from opd.service import crashes, governing, segments
 from opd.service import log as logging
 from opd.service.answers import Answers
 from opd.service.cost import NativeCost
@@ -96,7 +96,9 @@ class Daemon:
             self._on_link,
             queue_bytes=config.store.queue_mib * MIB,
             memory_bytes=config.store.worker_memory_mib * MIB,
+            redact=config.privacy.redact,
         )
+        self._crash_file = crashes.CrashFile(self.directory, "opd")
         self.stopwatch = Stopwatch()
         self.native_cost = NativeCost()
         self.governing = Governing(self)
@@ -126,6 +128,9 @@ class Daemon:
             self.directory.mkdir(mode=0o750, parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f"{self.directory}: cannot create it: {error.strerror}") from error
+        for trace in crashes.take_stock(self.directory):
+            self.log.error("daemon.crashed", trace=str(trace))
+        self._crash_file.arm()
         self.link.start()
         if self.replay is not None:
             self.session = self._import_replay(self.replay, signals)
@@ -178,6 +183,7 @@ class Daemon:
         if not self.link.close(CLOSE_TIMEOUT_S):
             self.log.error("store.incomplete", **flat(self.link.stats()))
         self._server.stop()
+        self._crash_file.disarm()
         self.log.info("daemon.stopped", uptime_seconds=round(time.monotonic() - self.started, 3))
 
     def _open_sampling(self, config: Config) -> None:
@@ -254,6 +260,8 @@ class Daemon:
             for name in ("endpoint", "session_dir")
             if getattr(config.daemon, name) != getattr(before.daemon, name)
         ]
+        if config.privacy != before.privacy:
+            fixed.append("privacy.redact")
         if fixed:
             self.log.warning("config.needs_restart", keys=fixed)
         self.segments.enabled = config.store.segments
@@ -286,7 +294,12 @@ class Daemon:
         try:
             with Path(path).open("rb") as file:
                 result = import_in_child(
-                    file.fileno(), self.directory, name="", origin=path, ending=ending
+                    file.fileno(),
+                    self.directory,
+                    name="",
+                    origin=path,
+                    ending=ending,
+                    redact=self._config.privacy.redact,
                 )
         except OSError as error:
             raise ConfigError(f"{path}: cannot read it: {error.strerror}") from error

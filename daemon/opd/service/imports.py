@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from opd.redaction import Redact
+
 IMPORT_TIMEOUT_S = 3600.0
 
 
@@ -26,6 +28,7 @@ def import_in_child(
     name: str,
     origin: str,
     ending: Callable[[], bool] | None = None,
+    redact: Redact = "none",
 ) -> dict[str, Any]:
     """Import the recording in ``fd``; what ``opd.importing.import_perf_data`` returns.
 
@@ -35,6 +38,7 @@ def import_in_child(
     """
     command = [sys.executable, "-m", "opd.importing", "--directory", str(directory)]
     command += [f"--fd={fd}", f"--name={name}", f"--origin={origin}", f"--parent={os.getpid()}"]
+    command += [f"--redact={redact}"]
     with subprocess.Popen(
         command, pass_fds=[fd], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as child:

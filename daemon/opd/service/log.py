@@ -8,6 +8,7 @@ costs more CPU than all the rest of a start, and a service writes JSON.
 
 from __future__ import annotations
 
+import collections
 import datetime as dt
 import json
 import os
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 LogFormat = Literal["auto", "console", "json"]
+
+# What ``recent`` can give: lines, and characters of one.
+RECENT_LINES = 500
+_RECENT_LENGTH = 2048
+_STAMP = "%Y-%m-%dT%H:%M:%S.%fZ"
+_recent: collections.deque[str] = collections.deque(maxlen=RECENT_LINES)
 
 # syslog(3)'s numbers, which journald reads from <N> in front of a line.
 _PRIORITY = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}
@@ -77,12 +84,15 @@ class _Output:
 
     def write(self, level: str, event: str, values: dict[str, Any]) -> None:
         now = dt.datetime.now(dt.UTC)
+        rest = {"level": level, "event": event, **values}
+        plain = json.dumps({"time": now.strftime(_STAMP), **rest}, default=repr)
+        _recent.append(plain if len(plain) <= _RECENT_LENGTH else plain[:_RECENT_LENGTH] + "…")
         if self._console is not None:
-            time = f"{now.astimezone():%H:%M:%S}"
-            line = self._console(None, "", {"time": time, "level": level, "event": event, **values})
+            line = self._console(None, "", {"time": f"{now.astimezone():%H:%M:%S}", **rest})
+        elif self._journal:
+            line = json.dumps(rest, default=repr)  # the journal has the time
         else:
-            stamp = {} if self._journal else {"time": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
-            line = json.dumps({**stamp, "level": level, "event": event, **values}, default=repr)
+            line = plain
         if self._journal:
             # Each further line of a traceback would otherwise be an entry of its own priority.
             line = "\n".join(f"<{_PRIORITY[level]}>{part}" for part in line.splitlines())
@@ -116,6 +126,12 @@ def configure(
 def get_logger(**values: Any) -> Logger:
     """A logger whose lines all carry ``values``."""
     return Logger(values)
+
+
+def recent(most: int) -> list[str]:
+    """The last lines of this process as JSON, oldest first; one that was too long ends in …."""
+    # A copy in one step: other threads go on logging.
+    return list(_recent)[-most:] if most > 0 else []
 
 
 def _console(*, colors: bool) -> Callable[..., str]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
+    from opd.redaction import Redact
     from opd.sampling.window import CgroupInfo, ImageInfo, RunInfo, Window
 
 DEFAULT_QUEUE_BYTES = 64 << 20
@@ -71,6 +72,7 @@ class WorkerLink:
         queue_bytes: int = DEFAULT_QUEUE_BYTES,
         memory_bytes: int | None = None,
         resolver: str | None = None,
+        redact: Redact = "none",
     ) -> None:
         self._directory = directory
         self._on_event = on_event
@@ -79,6 +81,8 @@ class WorkerLink:
             self._options += ["--memory-bytes", str(memory_bytes)]
         if resolver is not None:
             self._options += ["--resolver", resolver]
+        if redact != "none":
+            self._options += ["--redact", redact]
 
         # Guards everything of this block.
         self._changed = threading.Condition()

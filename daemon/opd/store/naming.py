@@ -5,7 +5,10 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from opd.errors import StoreError
+from opd.redaction import redact_path
 from opd.sampling.window import ImageInfo
 from opd.store.dictionary import Frames
 from opd.store.names import UNKNOWN, kind_of
@@ -15,6 +18,7 @@ from opd_native.condense import NAME_WORDS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from opd.redaction import Redact
     from opd.store.dictionary import Dictionary
     from opd.store.names import NameLike, NameSource
     from opd_native.condense import NewFrames
@@ -46,7 +50,8 @@ class Namer:
     it by kind.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, redact: Redact = "none") -> None:
+        self._redact: Redact = redact
         self._images: dict[int, ImageInfo] = {}
         self._identities: dict[int, bytes] = {}
         self._source: NameSource | None = None
@@ -69,7 +74,11 @@ class Namer:
 
     def add(self, info: ImageInfo, fd: int | None) -> None:
         """Announce an image; the source gets the file, and closes it."""
-        self._images[info.uid] = info
+        kept = info
+        if self._redact != "none":
+            # What is stored; the source still needs to find the file.
+            kept = msgspec.structs.replace(info, path=redact_path(info.path, self._redact))
+        self._images[info.uid] = kept
         try:
             self._known_source().add_image(info, fd)
         except Exception as error:  # noqa: BLE001 - it read a file that anybody wrote

@@ -25,6 +25,8 @@ import msgspec
 
 from opd.errors import OpdError, OperationFailedError, StoreError
 from opd.process import die_with, name_process, return_memory, started, trim_memory
+from opd.redaction import Redact  # noqa: TC001 - msgspec reads it
+from opd.service.crashes import CrashFile
 from opd.store import messages
 from opd.store.database import StoreGoneError
 from opd.store.metered import Meter, MeteredNames
@@ -57,7 +59,9 @@ def main(arguments: list[str] | None = None) -> int:
     resource.setrlimit(resource.RLIMIT_DATA, (options.memory_bytes, options.memory_bytes))
     with socket.socket(fileno=options.fd) as connection:
         connection.setblocking(True)  # noqa: FBT003
-        worker = Worker(connection, Path(options.directory), _resolver(options.resolver))
+        worker = Worker(
+            connection, Path(options.directory), _resolver(options.resolver), redact=options.redact
+        )
         # The daemon may be gone at any time, and then nobody is left to tell.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             return worker.run()
@@ -72,6 +76,7 @@ class Options(msgspec.Struct, rename="kebab", forbid_unknown_fields=True):
     parent: int = 0  # pid of the daemon
     memory_bytes: int = DEFAULT_MEMORY_BYTES
     resolver: str = DEFAULT_RESOLVER  # MODULE:NAME
+    redact: Redact = "none"  # of paths
 
 
 def _parse(arguments: list[str]) -> Options:
@@ -100,7 +105,10 @@ class Worker:
         connection: socket.socket,
         directory: Path,
         resolver: Callable[[RunInfo], NameSource],
+        *,
+        redact: Redact = "none",
     ) -> None:
+        self._redact: Redact = redact
         self._connection = connection
         self._directory = directory
         self._meter = Meter()
@@ -113,10 +121,14 @@ class Worker:
     def run(self) -> int:
         """Serve until Close or the daemon's end."""
         try:
-            self._writer = StoreWriter(self._directory, self._resolver, exclusive=True)
+            self._writer = StoreWriter(
+                self._directory, self._resolver, exclusive=True, redact=self._redact
+            )
         except StoreError as error:
             self._send(messages.Failed(error.message, error.hint))
             return 1
+        crash_file = CrashFile(self._directory, "opd-store")
+        crash_file.arm()
         try:
             self._send(messages.Ready(os.getpid()))
             started()
@@ -126,6 +138,7 @@ class Worker:
             # The daemon has its acknowledgements; what is left to do is tidy.
             with contextlib.suppress(StoreError, sqlite3.Error):
                 self._writer.close()
+            crash_file.disarm()
         return 0
 
     def _serve(self) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from opd.errors import StoreError
+from opd.redaction import redact_path
 from opd.store.blocks import pack
 from opd.store.columns import COMM_BYTES, SampleFiles, read_sample_files
 from opd.store.database import (
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+    from opd.redaction import Redact
     from opd.sampling.window import CgroupInfo, ImageInfo, RunInfo, Window
     from opd.store.names import Resolver
 
@@ -64,12 +66,20 @@ class StoreWriter:
 
     ``resolver`` is a NameSource, or makes one from a RunInfo. ``exclusive``
     takes the directory's worker lock; an import beside a worker does not.
+    ``redact`` says what of the paths is kept.
     Not thread-safe. Raises StoreError from every method when the store cannot
     be written; a window that raised is not stored, and the next one is tried
     afresh.
     """
 
-    def __init__(self, directory: Path, resolver: Resolver, *, exclusive: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        resolver: Resolver,
+        *,
+        exclusive: bool = False,
+        redact: Redact = "none",
+    ) -> None:
         self._lock = WriterLock(directory) if exclusive else None
         self._directory = directory
         self._resolver = resolver
@@ -86,7 +96,8 @@ class StoreWriter:
         self._rollup: RollUp | None = None
         self._separated = (0, 0)
         self._longest_ns = 0
-        self._namer = Namer()
+        self._redact: Redact = redact
+        self._namer = Namer(redact)
         # The epoch ends before the condenser's own limits are reached.
         self._condenser = Condenser(FRAMES_KNOWN, STACKS_KNOWN)
         self._epoch = Epoch(self._connection)
@@ -133,6 +144,7 @@ class StoreWriter:
     def _open_row(self, run: RunInfo) -> None:
         """Find or make the run's row; a window tries again what open_run could not."""
         session = printable(run.session)
+        origin = redact_path(run.origin, self._redact)
         self._connection.execute(
             "INSERT INTO sessions (name, started_ns) VALUES (?, ?) ON CONFLICT DO NOTHING",
             (session, run.started_ns),
@@ -143,7 +155,7 @@ class StoreWriter:
             " VALUES ((SELECT id FROM sessions WHERE name = ?), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
             " ON CONFLICT DO NOTHING",
             (
-                *(session, run.run, run.boot, run.kind, printable(run.origin)),
+                *(session, run.run, run.boot, run.kind, printable(origin)),
                 *(run.kernel_release, run.kernel_build_id, printable(run.host)),
                 *(run.cpus, run.started_ns, msgspec.msgpack.encode(run.events)),
             ),

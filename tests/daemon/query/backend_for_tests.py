@@ -129,6 +129,14 @@ class TestBackend:
             ]
         }
 
+    def log(self, params):
+        """The lines asked for."""
+        return {"lines": ['{"event": "test"}'][: params.get("lines", 1)]}
+
+    def config(self):
+        """One setting."""
+        return {"settings": {"daemon": {"interval": 10.0}}, "sources": {}}
+
     def dump(self):
         """Wait for release."""
         self.dumping.set()
