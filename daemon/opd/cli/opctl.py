@@ -30,6 +30,7 @@ COMMANDS = {
     "mark": "give a moment a word for later reports, or list those that have one",
     "import": "import a perf.data file as a session of its own",
     "doctor": "say what this machine or user does not allow, and what to change",
+    "bundle": "gather all that a bug report needs in one file, redacted",
     "shutdown": "end the daemon after it stored what it has; returns when it is gone",
 }
 FORMATS = ("table", "json", "csv")

@@ -28,7 +28,8 @@ class CrashFile:
     def arm(self) -> None:
         """Have fatal signals write there; without a place for it, to stderr."""
         try:
-            self._file = self._path.open("wb")
+            fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
+            self._file = os.fdopen(fd, "wb")
         except OSError:
             faulthandler.enable()
             return
