@@ -162,7 +162,12 @@ opd_ring_add(struct opd_ring *ring, const struct opd_event_attr *event, unsigned
     struct opd_ring_event *slot = &ring->events[ring->event_count];
     memset(slot, 0, sizeof *slot);
     slot->fd = -1;
-    if (ring->targeted) { // its threads have the events
+    if (ring->targeted) { // its threads have the events; whether there is such a one is asked now
+        attr.inherit = 1;
+        int fd = opd_ring_open_event(&attr, getpid(), ring->cpu);
+        if (fd < 0)
+            return fd;
+        close(fd);
         ring->event_count++;
         return 0;
     }

@@ -308,6 +308,8 @@ only_the_targets_are_sampled(void)
     pid_t wanted = start_burner(), other = start_burner();
     usleep(100000); // its thread has begun
     struct opd_sampler *sampler = open_sampler_for(999, false, true);
+    struct opd_event_attr no_such = {.type = 0x7fffffff, .config = 1, .rate = 1};
+    CHECK(opd_sampler_add_event(sampler, &no_such) < 0);
     CHECK(opd_sampler_add_process(sampler, 0x7ffffff0) == -ESRCH);
     CHECK(opd_sampler_add_process(sampler, (uint32_t)wanted) == 2);
     CHECK(opd_sampler_start(sampler) == 0);

@@ -29,6 +29,7 @@ COMMANDS = {
     "reset": "begin the running session anew; what it had stays under the time of its start",
     "mark": "give a moment a word for later reports, or list those that have one",
     "import": "import a perf.data file as a session of its own",
+    "record": "take a burst at a high rate beside the running profile, as a session of its own",
     "doctor": "say what this machine or user does not allow, and what to change",
     "bundle": "gather all that a bug report needs in one file, redacted",
     "shutdown": "end the daemon after it stored what it has; returns when it is gone",

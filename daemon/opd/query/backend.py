@@ -100,6 +100,13 @@ class Backend(Protocol):
         """Begin the running session anew."""
         ...
 
+    def record(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """``record``, ``record_poll``, ``record_stop``: ``{"session", "running", …}`` of a burst.
+
+        ``record_list``: ``{"running": burst or None, "ended": […]}``.
+        """
+        ...
+
     def shutdown(self) -> dict[str, Any]:
         """Begin to end and return at once; the answer is still sent."""
         ...

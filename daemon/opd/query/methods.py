@@ -64,6 +64,22 @@ METHODS: dict[str, Method] = {
     ),
     "save": Method(params={"name": Param("text", required=True)}, owner_only=True, slow=True),
     "reset": Method(owner_only=True, slow=True),
+    "record": Method(
+        params={
+            "name": Param("text"),
+            "event": Param("texts"),
+            "rate": Param("count"),
+            "seconds": Param("seconds"),
+            "pid": Param("counts"),
+            "comm": Param("texts"),
+            "cpus": Param("text"),
+        },
+        owner_only=True,
+        slow=True,
+    ),
+    "record_poll": Method(params={"session": Param("text", required=True)}, owner_only=True),
+    "record_stop": Method(params={"session": Param("text")}, owner_only=True),
+    "record_list": Method(),
     "shutdown": Method(owner_only=True),
     "import_begin": Method(
         params={
@@ -139,6 +155,11 @@ def _value(what: str, kind: str, value: Any) -> Any:
         expected = f"a list of at most {protocol.KEYS_LIMIT} strings, or one with commas"
         value = tuple(item.strip() for item in value) if good else value
         good = good and all(value)
+    elif kind == "counts":
+        good = isinstance(value, list) and 0 < len(value) <= protocol.KEYS_LIMIT
+        good = good and all(_is_int(item) and 0 <= item < TOP_LIMIT for item in value)
+        expected = f"a list of 1 to {protocol.KEYS_LIMIT} integers of 0 or more"
+        value = tuple(value) if good else value
     elif kind == "count":
         good = _is_int(value) and 0 <= value < TOP_LIMIT
         expected = "an integer of 0 or more"

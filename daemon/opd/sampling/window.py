@@ -31,11 +31,11 @@ class EventInfo(msgspec.Struct, frozen=True):
 
 
 class RunInfo(msgspec.Struct, frozen=True):
-    """One daemon start, or one imported file."""
+    """One daemon start, one imported file, or one burst beside a daemon's profile."""
 
     run: str
     boot: str
-    kind: Literal["live", "import"]
+    kind: Literal["live", "import", "burst"]
     session: str
     origin: str
     kernel_release: str

@@ -173,6 +173,10 @@ class Answers:
         """Begin the running session anew."""
         return sessions.turn_over(self._daemon, "reset", {})
 
+    def record(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Begin, follow, end or list bursts."""
+        return self._daemon.bursts.answer(method, params)
+
     def shutdown(self) -> dict[str, Any]:
         """Begin to end."""
         self._daemon.log.info("daemon.shutdown", reason="asked by a client")

@@ -22,6 +22,7 @@ from opd.sampling.window import RunInfo
 from opd.service import crashes, governing, segments
 from opd.service import log as logging
 from opd.service.answers import Answers
+from opd.service.bursts import Bursts
 from opd.service.cost import NativeCost
 from opd.service.duties import Duties
 from opd.service.fallbacks import log_limits
@@ -102,6 +103,7 @@ class Daemon:
         self.stopwatch = Stopwatch()
         self.native_cost = NativeCost()
         self.governing = Governing(self)
+        self.bursts = Bursts(self.directory, lambda: self.log)
         self.answers = Answers(self)
         self._server = Server(
             config.daemon.endpoint,
@@ -178,6 +180,7 @@ class Daemon:
     def stop(self) -> None:
         """Dump, close, wait for every child. Never raises for what has not been started."""
         self._notifier.stopping()
+        self.bursts.close()
         self._stop_sampling()
         self.segments.stop()
         if not self.link.close(CLOSE_TIMEOUT_S):

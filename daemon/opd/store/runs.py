@@ -34,17 +34,24 @@ class Run(msgspec.Struct, frozen=True):
 
 
 def find_session(connection: sqlite3.Connection, name: str | None) -> int:
-    """The number of a session; None: the latest. Raises UnknownNameError, StoreError."""
-    rows = connection.execute("SELECT id, name FROM sessions ORDER BY started_ns, id").fetchall()
+    """The number of a session; None: the latest. Raises UnknownNameError, StoreError.
+
+    A burst is the latest only of a store that has nothing else.
+    """
+    rows = connection.execute(
+        "SELECT id, name,"
+        " EXISTS (SELECT 1 FROM runs WHERE session = sessions.id AND kind = 'burst')"
+        " FROM sessions ORDER BY started_ns, id"
+    ).fetchall()
     if not rows:
         raise StoreError("no session in the store yet")
     if name is None:
-        return int(rows[-1][0])
-    for number, known in rows:
+        return int(([row for row in rows if not row[2]] or rows)[-1][0])
+    for number, known, _burst in rows:
         if known == name:
             return int(number)
     raise UnknownNameError(
-        f"no session {name!r}", hint=f"there are: {', '.join(known for _id, known in rows)}"
+        f"no session {name!r}", hint=f"there are: {', '.join(known for _id, known, _burst in rows)}"
     )
 
 

@@ -177,6 +177,11 @@ class TestBackend:
         """Nothing to begin anew."""
         return {"session": None}
 
+    def record(self, method, params):
+        """Nothing is taken."""
+        self.asked.append((method, params))
+        return {"session": params.get("session", "burst"), "running": False}
+
     def shutdown(self):
         """End."""
         self.ended.set()
