@@ -56,6 +56,10 @@ def _is_power_of_two(value: Any) -> str:
     return "" if value & (value - 1) == 0 else "it is not a power of two"
 
 
+def _is_zero_or_at_least_16(value: Any) -> str:
+    return "" if value == 0 or value >= 16 else "less than 16 MiB hold next to nothing"
+
+
 def _is_not_empty(value: Any) -> str:
     return "" if value else "at least one event is needed"
 
@@ -206,6 +210,39 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
             le=16384,
         ),
     ] = 64
+    keep_mib: Annotated[
+        int,
+        _says(
+            "MiB that the session directory may take; beyond it the oldest windows and segments"
+            " are deleted, but not saved sessions and imports. 0: no limit.",
+            "MiB, 0 or between 16 and 1073741824",
+            _is_zero_or_at_least_16,
+            ge=0,
+            le=1 << 30,
+        ),
+    ] = 2048
+    keep_days: Annotated[
+        float,
+        _says(
+            "Days that windows and segments are kept, but for saved sessions and imports."
+            " 0: no limit.",
+            "days between 0 and 36500",
+            _is_finite,
+            ge=0,
+            le=36500,
+        ),
+    ] = 30.0
+    keep_free_mib: Annotated[
+        int,
+        _says(
+            "MiB of the file system that the store leaves free, or a tenth of it when that is"
+            " less: with less free it grows no more, and new windows cost old ones. 0: it may"
+            " fill the disk.",
+            "MiB between 0 and 1073741824",
+            ge=0,
+            le=1 << 30,
+        ),
+    ] = 256
     segments: Annotated[
         bool,
         _says(

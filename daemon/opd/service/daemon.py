@@ -32,14 +32,16 @@ from opd.service.liveness import TURNS_A_WATCHDOG, Watchdog
 from opd.service.refusals import explain_open_failure
 from opd.service.sdnotify import Notifier
 from opd.service.segments import SegmentDuty
+from opd.service.sessions import limits_of
 from opd.service.signals import Signals
 from opd.service.status import flat, published_stats
 from opd.service.stopwatch import Stopwatch
 from opd.service.windows import WindowLoop
-from opd.store.handover import LinkEvent, WorkerLink
+from opd.store.handover import WorkerLink
 
 if TYPE_CHECKING:
     from opd.config.settings import Config
+    from opd.store.linkstats import LinkEvent
 
 LIVE_SESSION = "live"
 CLOSE_TIMEOUT_S = 30.0
@@ -133,6 +135,7 @@ class Daemon:
         for trace in crashes.take_stock(self.directory):
             self.log.error("daemon.crashed", trace=str(trace))
         self._crash_file.arm()
+        self.link.keep(limits_of(self._config.store))
         self.link.start()
         if self.replay is not None:
             self.session = self._import_replay(self.replay, signals)
@@ -268,6 +271,7 @@ class Daemon:
         if fixed:
             self.log.warning("config.needs_restart", keys=fixed)
         self.segments.enabled = config.store.segments
+        self.link.keep(limits_of(config.store))
         if self.loop is not None:
             self.loop.interval_s = config.daemon.interval
         if config.sampling != before.sampling and self.replay is None:

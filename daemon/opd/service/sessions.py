@@ -7,11 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from opd.errors import OperationFailedError, UsageError
 from opd.query.history import MARK_PREFIX
+from opd.store.messages import Keep
 from opd.store.requests import check_mark, check_session_name
 
 if TYPE_CHECKING:
+    from opd.config.settings import StoreSettings
     from opd.service.daemon import Daemon
     from opd.store.handover import WorkerLink
+
+
+def limits_of(settings: StoreSettings) -> Keep:
+    """How much the store keeps, by the settings."""
+    return Keep(settings.keep_mib << 20, settings.keep_days, settings.keep_free_mib << 20)
 
 
 def turn_over(daemon: Daemon, what: str, params: dict[str, Any]) -> dict[str, Any]:

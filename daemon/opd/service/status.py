@@ -47,6 +47,7 @@ def status_of(
             name: link[name]
             for name in ("waiting", "waiting_bytes", "windows_stored", "windows_dropped")
         },
+        "store": {**link["store"], "held": link["held"]},
         "ladder": [],
         "governor": governor,
         "scope": "machine",

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _BUSY_SECONDS = 30.0
 # Checkpoints come early so that the log beside the file stays small.
 _WAL_PAGES = 256
+WAL_BYTES = _WAL_PAGES * 4096
 
 
 def printable(text: str) -> str:
@@ -79,7 +80,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
     connection.execute(f"PRAGMA wal_autocheckpoint={_WAL_PAGES}")
-    connection.execute(f"PRAGMA journal_size_limit={_WAL_PAGES * 4096}")
+    connection.execute(f"PRAGMA journal_size_limit={WAL_BYTES}")
     connection.execute("PRAGMA cache_size=-4096")
     with transaction(connection):
         # Asked again under the lock: two may create the store at once.

@@ -23,7 +23,7 @@ FRAMES_KNOWN = 1 << 16
 STACKS_KNOWN = 1 << 16
 EPOCH_SECONDS = 6 * 3600.0
 # An epoch without windows may be another writer's that has yet to store one.
-_YOUNG_NS = 3600 * 1_000_000_000
+YOUNG_NS = 3600 * 1_000_000_000
 
 Span = tuple[int, int]
 
@@ -94,7 +94,7 @@ def drop_dead(connection: sqlite3.Connection, own: int) -> int:
             " SELECT 1 FROM windows WHERE run = e.run AND sequence >= e.from_sequence"
             "  AND sequence < ifnull((SELECT min(from_sequence) FROM epochs AS next"
             "   WHERE next.run = e.run AND next.from_sequence > e.from_sequence), 1 << 62))",
-            (own, time.time_ns() - _YOUNG_NS),
+            (own, time.time_ns() - YOUNG_NS),
         )
     ]
     connection.executemany("DELETE FROM epochs WHERE id = ?", ((id_,) for id_ in dead))

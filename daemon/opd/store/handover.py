@@ -18,10 +18,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from opd.errors import OperationFailedError, ProtocolError, StoreError
 from opd.store import messages
+from opd.store.linkstats import LinkEvent, link_stats
 from opd.store.outbox import Fate, Outbox
 from opd.store.requests import error_of
 from opd.store.start import start_worker
@@ -40,18 +39,7 @@ _BACKOFF_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 # Signals that somebody sent; any other end was the worker's own fault.
 _SENT_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _STEP_SECONDS = 0.05
-
-
-class LinkEvent(msgspec.Struct, frozen=True):
-    """Something about the worker, told on the link's thread.
-
-    ``kind``: ready, failed (the store cannot be opened), stored, refused,
-    dropped (the queue was full), died, given_up (a window that crashed it),
-    line (for the log: level, text). ``fields`` say more.
-    """
-
-    kind: str
-    fields: dict[str, object]
+_HELD_SECONDS = 3.0
 
 
 class WorkerLink:
@@ -91,6 +79,9 @@ class WorkerLink:
         self._cpu_before = 0.0
         self._failure: StoreError | None = None
         self._ready = False
+        self._keep: messages.Keep | None = None
+        self._keep_sent = False
+        self._held = ""  # why the store takes no windows
         self._closing = False
         self._abandoned = False
         self._events: list[LinkEvent] = []
@@ -208,46 +199,27 @@ class WorkerLink:
         return reply.result
 
     def stats(self) -> dict[str, object]:
-        """Counters of the link and the worker's last report.
-
-        ``windows`` (handed over), ``windows_stored``, ``windows_again`` (were
-        there already), ``windows_dropped``, ``windows_refused`` (by reason),
-        ``samples_stored``, ``samples_dropped`` (of windows dropped or refused),
-        ``bytes_stored``, ``waiting`` (windows), ``waiting_bytes``, ``starts``,
-        ``deaths``, ``image_files_shed``, ``callback_errors``, ``pid``,
-        ``cpu_seconds`` (of all workers, as far as reported), ``pss_bytes``,
-        ``errors`` (by reason); of the present worker's CPU ``stages`` and
-        ``children_cpu_seconds``, and of those before it ``ended_cpu_seconds``.
-        """
+        """Counters of the link and the worker's last report, see opd.store.linkstats."""
         with self._changed:
-            counters = self._outbox.counters
-            names = (
-                *("windows", "windows_stored", "windows_again", "windows_dropped"),
-                *("samples_stored", "samples_dropped", "bytes_stored", "starts", "deaths"),
-                *("image_files_shed", "callback_errors"),
-            )
-            return {
-                **{name: counters[name] for name in names},
-                "windows_refused": dict(self._outbox.refused),
-                "waiting": self._outbox.waiting_windows,
-                "waiting_bytes": self._outbox.waiting_bytes,
-                "pid": self._report.pid,
-                "cpu_seconds": self._cpu_before + self._report.cpu_seconds,
-                "pss_bytes": self._report.pss_bytes,
-                "errors": dict(self._report.errors),
-                "stages": dict(self._report.stages),
-                "children_cpu_seconds": self._report.children_cpu_seconds,
-                "ended_cpu_seconds": self._cpu_before,
-            }
+            return link_stats(self._outbox, self._report, self._cpu_before, self._held)
+
+    def keep(self, limits: messages.Keep) -> None:
+        """Have the store keep so much from now on, whoever the worker is."""
+        with self._changed:
+            self._keep, self._keep_sent = limits, False
+        self._wake()
 
     def close(self, timeout: float = 10.0) -> bool:
         """Store what waits, end the worker and reap it; True when nothing was left over.
 
-        After ``timeout`` seconds the worker is killed and what waits is
+        After ``timeout`` seconds, sooner on a full disk, the worker is killed and what waits is
         counted as dropped.
         """
         with self._changed:
             self._closing = True
+            if self._held:
+                # A full disk: what it does not take now it need not take by the end.
+                timeout = min(timeout, _HELD_SECONDS)
         self._wake()
         if self._thread.ident is not None:
             self._thread.join(timeout)
@@ -323,6 +295,8 @@ class WorkerLink:
         self._splitter = messages.Splitter[messages.ToDaemon](messages.ToDaemon)
         self._close_sent = False
         with self._changed:
+            self._keep_sent = False
+            self._held = ""
             self._outbox.counters["starts"] += 1
 
     def _turn(self) -> None:
@@ -355,6 +329,10 @@ class WorkerLink:
         with self._changed:
             if not self._ready:
                 return False
+            if self._keep is not None and not self._keep_sent:
+                self._keep_sent = True
+                self._sending = [(memoryview(messages.frame(self._keep)), [])]
+                return True
             parcels = self._outbox.take()
             goodbye = not parcels and self._closing and not self._outbox.waiting_windows
         self._sending = [
@@ -438,6 +416,8 @@ class WorkerLink:
             self._report = answer
         elif isinstance(answer, messages.Line):
             self._tell("line", **fields)
+        elif isinstance(answer, messages.Held):
+            self._held = answer.reason
         elif isinstance(answer, messages.Ready):
             self._ready = True
             self._failure = None

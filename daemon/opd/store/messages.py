@@ -2,9 +2,9 @@
 
 A Unix stream socket; each message is a u32 length (little-endian) and msgpack.
 Open files of images travel as SCM_RIGHTS with the message that announces
-them, in its order. To the worker: Run, Images, Cgroups, Append, Request, Shed,
-Close. Back: Ready or Failed once, then Stored or Refused for each window and
-Reply for each request, in order; Report, Line.
+them, in its order. To the worker: Run, Images, Cgroups, Append, Request, Keep,
+Shed, Tell, Close. Back: Ready or Failed once, then Stored or Refused for each
+window and Reply for each request, in order; Held, Report, Line.
 """
 
 from __future__ import annotations
@@ -87,6 +87,18 @@ class Tell(msgspec.Struct, tag="tell"):
     """Report now."""
 
 
+class Keep(msgspec.Struct, frozen=True, tag="keep"):
+    """How much the store keeps (opd.store.retention); 0 is no limit.
+
+    ``free_bytes`` of the file system are left to others, or a tenth of it when
+    that is less.
+    """
+
+    bytes: int = 0
+    days: float = 0.0
+    free_bytes: int = 0
+
+
 class Close(msgspec.Struct, tag="close"):
     """Finish and exit."""
 
@@ -123,6 +135,12 @@ class Refused(msgspec.Struct, tag="refused"):
     detail: str
 
 
+class Held(msgspec.Struct, tag="held"):
+    """The store takes no window now, for ``reason`` (one word); empty: again it does."""
+
+    reason: str
+
+
 class Reply(msgspec.Struct, tag="reply"):
     """What became of a request: ``code`` is empty, or an OpdError's with its message and hint."""
 
@@ -143,6 +161,8 @@ class Report(msgspec.Struct, tag="report"):
     # CPU seconds by what they were for; what is left of them is start-up and talk.
     stages: dict[str, float] = {}
     children_cpu_seconds: float = 0.0
+    # Of the session directory: bytes, and what was deleted to keep its limits.
+    store: dict[str, int] = {}
 
 
 class Line(msgspec.Struct, tag="line"):
@@ -152,8 +172,8 @@ class Line(msgspec.Struct, tag="line"):
     text: str
 
 
-ToWorker = Run | Images | Cgroups | Append | Request | Shed | Tell | Close
-ToDaemon = Ready | Failed | Stored | Refused | Reply | Report | Line
+ToWorker = Run | Images | Cgroups | Append | Request | Keep | Shed | Tell | Close
+ToDaemon = Ready | Failed | Stored | Refused | Held | Reply | Report | Line
 
 
 def frame(message: ToWorker | ToDaemon) -> bytes:

@@ -14,6 +14,7 @@ import msgspec
 
 from opd.errors import OpdError, OperationFailedError, StoreError, UsageError
 from opd.store.messages import Reply
+from opd.store.schema import SWEPT
 
 if TYPE_CHECKING:
     import sqlite3
@@ -113,7 +114,8 @@ def _note(connection: sqlite3.Connection, seen: dict[str, str]) -> None:
 def _tell_seen(place: Place, _params: dict[str, Any]) -> dict[str, Any]:
     """What was noted of the machine, by what it is."""
     seen = _seen(place.connection)
-    seen.pop(_REPLIES, None)
+    for own in (_REPLIES, SWEPT):
+        seen.pop(own, None)
     return {"seen": seen}
 
 

@@ -57,6 +57,9 @@ OLDEST_VERSION = 1
 
 MINUTE_NS = 60_000_000_000
 
+# In ``seen``: how often names were deleted, for writers that remember numbers.
+SWEPT = "swept"
+
 # Counters of a window that have a column of their own; each is 0 when the
 # window does not carry it. Others travel in ``extra``.
 QUALITY_COLUMNS = (

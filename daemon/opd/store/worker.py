@@ -13,6 +13,7 @@ import contextlib
 import importlib
 import os
 import resource
+import select
 import signal
 import socket
 import sqlite3
@@ -31,7 +32,7 @@ from opd.store import messages
 from opd.store.database import StoreGoneError
 from opd.store.metered import Meter, MeteredNames
 from opd.store.requests import reply_with
-from opd.store.writer import StoreWriter
+from opd.store.writer import StoreWriter, WindowReceipt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +46,9 @@ DEFAULT_RESOLVER = "opd.symbols.resolver:Resolver"
 # Reading the process's own memory costs the kernel a walk of its pages.
 EXIT_STORE_GONE = 3
 _REPORT_SECONDS = 5.0
+# What may pass by itself: the window is tried again this often.
+_WAITED_FOR = frozenset(("disk_full", "io_error", "busy", "read_only"))
+_HOLD_SECONDS = 1.0
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -144,6 +148,7 @@ class Worker:
     def _serve(self) -> None:
         splitter = messages.Splitter[messages.ToWorker](messages.ToWorker)
         while True:
+            self._rest()
             data, files = messages.receive(self._connection)
             self._files.extend(files)
             if not data:
@@ -168,6 +173,8 @@ class Worker:
                 trim_memory()
             elif isinstance(message, messages.Tell):
                 self._report()
+            elif isinstance(message, messages.Keep):
+                self._writer.keep(message)
             elif isinstance(message, messages.Run):
                 self._run = message.run.run
                 self._meter.storing(self._writer.open_run, message.run)
@@ -182,10 +189,26 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - the windows that follow are refused in turn
             self._fail(error, type(message).__name__.lower())
 
+    def _rest(self) -> None:
+        """Delete what is old, a little at a time, until there is a message."""
+        while self._tidy() and not _readable(self._connection):
+            pass
+
+    def _tidy(self) -> bool:
+        """A few milliseconds of it; True while there is more to do."""
+        try:
+            more = self._meter.storing(self._writer.tidy)
+        except StoreError as error:
+            self._fail(error, "retention")
+            return False
+        if self._writer.retention is not None and (news := self._writer.retention.news()):
+            self._send(messages.Line(*news))
+        return more
+
     def _append(self, window: Window) -> None:
         """Store it or say why not: no window ends this process."""
         try:
-            receipt = self._meter.storing(self._writer.append, window)
+            receipt = self._store(window)
         except StoreGoneError as error:
             # The next worker begins a new store, and gets the window again.
             self._send(messages.Line("error", f"store: {error}; a new one is begun"))
@@ -202,6 +225,31 @@ class Worker:
             )
         if time.monotonic() - self._reported > _REPORT_SECONDS:
             self._report()
+
+    def _store(self, window: Window) -> WindowReceipt:
+        """Store it, as soon as the disk lets it: until then windows wait with the daemon."""
+        held = ""
+        while True:
+            try:
+                receipt = self._meter.storing(self._writer.append, window)
+            except StoreError as error:
+                reason = reason_of(error)
+                if reason not in _WAITED_FOR:
+                    raise
+                if reason != held:
+                    self._errors[reason] += 1
+                    words = f"store: {reason}: {error}; windows wait until it takes them again"
+                    self._send(messages.Line("error", words))
+                    self._send(messages.Held(reason))
+                    held = reason
+                if _hung_up(self._connection, _HOLD_SECONDS):
+                    raise
+                self._tidy()
+            else:
+                if held:
+                    self._send(messages.Line("info", "store: windows are stored again"))
+                    self._send(messages.Held(""))
+                return receipt
 
     def _carry_out(self, request: messages.Request) -> messages.Reply:
         try:
@@ -229,11 +277,25 @@ class Worker:
             messages.Report(
                 *(os.getpid(), time.process_time(), pss_bytes(), errors),
                 *(self._meter.cpu_seconds(), children.ru_utime + children.ru_stime),
+                {} if self._writer.retention is None else self._writer.retention.counts(),
             )
         )
 
     def _send(self, message: messages.ToDaemon) -> None:
         self._connection.sendall(messages.frame(message))
+
+
+def _readable(connection: socket.socket) -> bool:
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _hung_up(connection: socket.socket, seconds: float) -> bool:
+    """Wait; True at once when the daemon closed its end."""
+    poll = select.poll()
+    poll.register(connection, select.POLLHUP | select.POLLRDHUP)
+    return bool(poll.poll(seconds * 1000))
 
 
 def reason_of(error: BaseException) -> str:

@@ -27,11 +27,12 @@ from opd.store.database import (
 )
 from opd.store.dictionary import Dictionary
 from opd.store.epochs import FRAMES_KNOWN, STACKS_KNOWN, Epoch
+from opd.store.messages import Keep
 from opd.store.names import KIND_NAMED, KIND_RANGE, KIND_UNKNOWN, UNKNOWN
 from opd.store.naming import Namer
 from opd.store.requests import TURNS_OVER, Place, carry_out
 from opd.store.rollup import RollUp
-from opd.store.schema import EVENT_COLUMNS, EVENTS, FILE_NAME, QUALITY_COLUMNS
+from opd.store.schema import EVENT_COLUMNS, EVENTS, FILE_NAME, QUALITY_COLUMNS, SWEPT
 from opd_native.condense import BadWindowError, Condensed, Condenser
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from opd.redaction import Redact
     from opd.sampling.window import CgroupInfo, ImageInfo, RunInfo, Window
     from opd.store.names import Resolver
+    from opd.store.retention import Retention
 
 _U32 = (1 << 32) - 1
 
@@ -101,6 +103,9 @@ class StoreWriter:
         # The epoch ends before the condenser's own limits are reached.
         self._condenser = Condenser(FRAMES_KNOWN, STACKS_KNOWN)
         self._epoch = Epoch(self._connection)
+        self._swept: tuple[str] | None = None
+        self._limits = Keep()
+        self.retention: Retention | None = None
         self._forget_run()
 
     def _forget_run(self) -> None:
@@ -202,6 +207,7 @@ class StoreWriter:
             raise StoreError("invalid window: it ends before it starts")
         sfiles = read_sample_files(window)
         with self._writing():
+            self._notice_sweeps()
             if not self._row:
                 self._open_row(self._run)
             if self._is_stored(self._run, window.sequence):
@@ -224,6 +230,28 @@ class StoreWriter:
             self._row = 0
             self._rollup = None
         return result
+
+    def keep(self, limits: Keep) -> None:
+        """Keep so much from now on; ``tidy`` does it."""
+        self._limits = limits
+
+    def tidy(self) -> bool:
+        """A few milliseconds of retention; True while there is more to do."""
+        if self.retention is None:
+            if self._limits == Keep():
+                return False
+            from opd.store.retention import Retention  # start-up has a budget
+
+            self.retention = Retention(
+                self._connection, self._directory, lambda: (self._row, self._epoch.id)
+            )
+        self.retention.keep = self._limits
+        try:
+            return self.retention.step()
+        except sqlite3.Error as error:
+            self.retention.give_up()
+            path = self._directory / FILE_NAME
+            raise StoreError(f"{path}: cannot delete what is old: {error}") from error
 
     def finish(self) -> None:
         """Bring the roll-ups up to the last window."""
@@ -248,6 +276,13 @@ class StoreWriter:
                 self._lock = None
 
     # ---- one window
+
+    def _notice_sweeps(self) -> None:
+        """Forget the numbers of names when some were deleted since the last time."""
+        row = self._connection.execute("SELECT value FROM seen WHERE what = ?", (SWEPT,)).fetchone()
+        if row != self._swept:
+            self._swept = row
+            self._dictionary = Dictionary(self._connection)
 
     def _writing(self) -> _Writing:
         return _Writing(self)
