@@ -286,7 +286,8 @@ class Retention:
         for run in self._runs():
             row = self._connection.execute(
                 "SELECT start_ns FROM windows JOIN runs ON runs.id = windows.run"
-                " WHERE windows.run = ? AND (runs.id != ? OR start_ns < minutes_until * ?) ORDER BY sequence LIMIT 1",
+                " WHERE windows.run = ? AND (runs.id != ? OR start_ns < minutes_until * ?)"
+                " ORDER BY sequence LIMIT 1",
                 (run, own, MINUTE_NS),
             ).fetchone()
             if row is not None:
