@@ -19,12 +19,13 @@ struct opd_process {
 
 struct opd_thread {
     struct opd_thread *next; // in its hash chain
-    struct opd_thread *dead_next, *dead_previous;
     struct opd_process *process;
     uint32_t tid;
     bool dead, named;
-    uint64_t exit_time;
     char comm[OPD_COMM_SIZE];
+    struct opd_thread_sfile sfiles[OPD_THREAD_SFILES];
+    struct opd_thread *dead_next, *dead_previous;
+    uint64_t exit_time;
 };
 
 struct opd_spaces {
@@ -199,6 +200,7 @@ set_comm(struct opd_thread *thread, const char *comm)
 {
     memset(thread->comm, 0, sizeof thread->comm);
     memcpy(thread->comm, comm, strnlen(comm, sizeof thread->comm - 1));
+    memset(thread->sfiles, 0, sizeof thread->sfiles);
     thread->named = true;
 }
 
@@ -381,6 +383,32 @@ opd_spaces_thread(struct opd_spaces *spaces, uint32_t pid, uint32_t tid, bool *k
     struct opd_thread *thread = find_thread(spaces, tid);
     *known = thread != NULL && thread->process->pid == pid;
     return *known ? thread : get_thread(spaces, pid, tid);
+}
+
+const struct opd_thread *
+opd_spaces_find(const struct opd_spaces *spaces, uint32_t pid, uint32_t tid)
+{
+    const struct opd_thread *thread = find_thread(spaces, tid);
+    return thread != NULL && thread->process->pid == pid ? thread : NULL;
+}
+
+void
+opd_spaces_fetch_chain(const struct opd_spaces *spaces, uint32_t tid)
+{
+    __builtin_prefetch(&spaces->threads[chain_of(tid, spaces->thread_chains)]);
+}
+
+void
+opd_spaces_fetch_thread(const struct opd_spaces *spaces, uint32_t tid)
+{
+    const struct opd_thread *thread = spaces->threads[chain_of(tid, spaces->thread_chains)];
+    __builtin_prefetch(thread);
+}
+
+struct opd_thread_sfile *
+opd_thread_sfiles(const struct opd_thread *thread)
+{
+    return (struct opd_thread_sfile *)thread->sfiles;
 }
 
 const char *

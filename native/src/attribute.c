@@ -160,6 +160,34 @@ weight_of(struct opd_weight *weight, const struct opd_record *record)
                                                             : record->u.sample.period;
 }
 
+static struct opd_thread_sfile *
+place_of(const struct opd_thread *thread, bool kernel, uint32_t image)
+{
+    return &opd_thread_sfiles(thread)[kernel ? 0 : 1 + image % (OPD_THREAD_SFILES - 1)];
+}
+
+// The sample file's number: a thread mostly goes on where it was.
+static uint32_t
+number_of(const struct opd_pipeline *pipeline, struct opd_tables *tables,
+          const struct opd_thread *thread, const struct opd_sfile_key *key)
+{
+    if (thread == NULL)
+        return opd_intern_put(tables->sfiles, key, sizeof *key, NULL);
+    struct opd_thread_sfile *last = place_of(thread, key->mode, key->image);
+    if (last->window == pipeline->window && last->image == key->image &&
+        last->cgroup == key->cgroup && last->event == key->event && last->cpu == key->cpu)
+        return last->number;
+    uint32_t number = opd_intern_put(tables->sfiles, key, sizeof *key, NULL);
+    if (number != OPD_INTERN_FULL)
+        *last = (struct opd_thread_sfile){.window = pipeline->window,
+                                          .number = number,
+                                          .image = key->image,
+                                          .cgroup = key->cgroup,
+                                          .cpu = key->cpu,
+                                          .event = key->event};
+    return number;
+}
+
 void
 opd_attribute_sample(struct opd_pipeline *pipeline, unsigned event, const struct opd_record *record)
 {
@@ -242,7 +270,7 @@ opd_attribute_sample(struct opd_pipeline *pipeline, unsigned event, const struct
         memcpy(sfile.comm, "[unknown]", 10);
     uint64_t weight = weight_of(&pipeline->weights[event], record);
     uint64_t began = pipeline->hash_ticks != NULL ? opd_ticks() : 0;
-    uint32_t number = opd_intern_put(tables->sfiles, &sfile, sizeof sfile, NULL);
+    uint32_t number = number_of(pipeline, tables, thread, &sfile);
     bool counted =
         number != OPD_INTERN_FULL && opd_profile_hash_add(opd_hash_pair_active(pipeline->pair),
                                                           number, memo->stack, weight) == 0;

@@ -139,13 +139,11 @@ copy_rings(struct opd_sampler *sampler)
 {
     for (size_t i = 0; i < sampler->ring_count; i++) {
         struct opd_ring *ring = &sampler->rings[i];
-        uint64_t began = opd_ticks();
-        size_t length = opd_ring_copy(ring, sampler->copy), at = 0;
-        sampler->copied.always += opd_ticks() - began;
-        sampler->totals.bytes += length;
-        while (at < length) {
-            const char *bytes = (const char *)sampler->copy + at;
-            size_t size = opd_record_size(bytes, length - at);
+        size_t written = opd_ring_written(ring), at = 0;
+        sampler->totals.bytes += written;
+        while (at < written) {
+            size_t size;
+            const char *bytes = opd_ring_record(ring, at, written, sampler->bounce, &size);
             if (size == 0) {
                 sampler->totals.bad_records++;
                 break;
@@ -156,6 +154,7 @@ copy_rings(struct opd_sampler *sampler)
                 push_record(sampler, ring, (unsigned)i, bytes, size, NULL);
             at += size;
         }
+        opd_ring_release(ring, written);
     }
 }
 

@@ -233,21 +233,43 @@ opd_ring_enable(struct opd_ring *ring, bool enable)
 }
 
 size_t
-opd_ring_copy(struct opd_ring *ring, void *out)
+opd_ring_written(const struct opd_ring *ring)
+{
+    const struct perf_event_mmap_page *page = ring->map;
+    uint64_t head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE);
+    size_t length = (size_t)(head - ring->tail);
+    return length <= ring->data_bytes ? length : 0; // the kernel never overruns the tail
+}
+
+const char *
+opd_ring_record(const struct opd_ring *ring, size_t at, size_t written, void *bounce, size_t *size)
+{
+    const char *data = (const char *)ring->map + (ring->map_bytes - ring->data_bytes);
+    size_t from = (size_t)((ring->tail + at) & (ring->data_bytes - 1));
+    size_t room = ring->data_bytes - from;
+    // Records and the ring's size are multiples of 8: a header is never cut.
+    struct perf_event_header header;
+    memcpy(&header, data + from, sizeof header);
+    if (header.size <= room) {
+        *size = opd_record_size(data + from, written - at < room ? written - at : room);
+        return data + from;
+    }
+    if (header.size > written - at) {
+        *size = 0;
+        return bounce;
+    }
+    memcpy(bounce, data + from, room);
+    memcpy((char *)bounce + room, data, header.size - room);
+    *size = opd_record_size(bounce, header.size);
+    return bounce;
+}
+
+void
+opd_ring_release(struct opd_ring *ring, size_t bytes)
 {
     struct perf_event_mmap_page *page = ring->map;
-    uint64_t head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE);
-    const char *data = (const char *)ring->map + (ring->map_bytes - ring->data_bytes);
-    size_t length = (size_t)(head - ring->tail);
-    if (length > ring->data_bytes)
-        length = 0; // cannot be: the kernel never overruns the tail
-    size_t from = (size_t)(ring->tail & (ring->data_bytes - 1));
-    size_t first = length < ring->data_bytes - from ? length : ring->data_bytes - from;
-    memcpy(out, data + from, first);
-    memcpy((char *)out + first, data, length - first);
-    ring->tail = head;
-    __atomic_store_n(&page->data_tail, head, __ATOMIC_RELEASE);
-    return length;
+    ring->tail += bytes;
+    __atomic_store_n(&page->data_tail, ring->tail, __ATOMIC_RELEASE);
 }
 
 static uint64_t

@@ -62,9 +62,15 @@ void opd_ring_remove_last(struct opd_ring *ring);
 void opd_ring_close(struct opd_ring *ring);
 int opd_ring_enable(struct opd_ring *ring, bool enable);
 
-// Copies what was written since the last call to `out` (data_bytes of room)
-// and releases it. Returns the number of bytes.
-size_t opd_ring_copy(struct opd_ring *ring, void *out);
+// How many bytes were written since the last release.
+size_t opd_ring_written(const struct opd_ring *ring);
+// The record `at` bytes behind the last release, of `written`: where it lies,
+// or in `bounce` (64 KiB) when it goes over the ring's end. *size is 0 for
+// what is no record.
+const char *opd_ring_record(const struct opd_ring *ring, size_t at, size_t written, void *bounce,
+                            size_t *size);
+// Gives `bytes` back to the kernel.
+void opd_ring_release(struct opd_ring *ring, size_t bytes);
 
 // Reads the kernel's lost counters.
 void opd_ring_read_lost(struct opd_ring *ring);

@@ -55,7 +55,6 @@ opd_sampler_create(const struct opd_sampler_options *options, const uint32_t *cp
     sampler->ring_room = cpu_count < 64 ? 64 : cpu_count * 2;
     sampler->rings = calloc(sampler->ring_room, sizeof *sampler->rings);
     sampler->polls = calloc(sampler->ring_room + 1, sizeof *sampler->polls);
-    sampler->copy = malloc(options->ring_bytes);
     sampler->pipeline = opd_pipeline_create(&options->pipeline);
     // The caller's string need not outlive the call.
     if (sampler->pipeline != NULL)
@@ -67,8 +66,8 @@ opd_sampler_create(const struct opd_sampler_options *options, const uint32_t *cp
     opd_ring_layout(&sampler->layout, sampler->fields);
     opd_ring_layout(&sampler->layout_frequency, sampler->fields | OPD_RING_PERIOD);
     sampler->order = opd_order_create((unsigned)sampler->ring_room, options->order_bytes);
-    if (sampler->wake_fd >= 0 && sampler->rings && sampler->polls && sampler->copy &&
-        sampler->pipeline && sampler->order) {
+    if (sampler->wake_fd >= 0 && sampler->rings && sampler->polls && sampler->pipeline &&
+        sampler->order) {
         int rc = opd_sampler_set_cpus(sampler, cpus, cpu_count);
         if (rc > 0)
             return sampler;
@@ -110,7 +109,6 @@ opd_sampler_destroy(struct opd_sampler *sampler)
     pthread_mutex_destroy(&sampler->lock);
     free(sampler->rings);
     free(sampler->polls);
-    free(sampler->copy);
     free(sampler->targets);
     free(sampler);
 }

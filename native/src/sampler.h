@@ -38,7 +38,7 @@ struct opd_sampler {
     pthread_mutex_t lock; // the rings, the order and the totals
     struct opd_ring *rings;
     size_t ring_count, ring_room;
-    void *copy; // one ring's worth
+    _Alignas(8) char bounce[1 << 16]; // a record that goes over a ring's end
     struct pollfd *polls;
     int wake_fd;
     struct opd_target *targets;

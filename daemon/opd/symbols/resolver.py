@@ -78,6 +78,8 @@ class Resolver:
         self._build_ids: dict[int, str] = {}
         self._failed: set[int] = set()
         self._tables: OrderedDict[str, Elf] = OrderedDict()
+        self._sizes: dict[str, int] = {}
+        self._held = 0  # the sum of the sizes
         self.counters: dict[str, int] = {}
 
     def __del__(self) -> None:
@@ -238,7 +240,7 @@ class Resolver:
             return None
         self._build_ids[uid] = elf.build_id
         key = canonical(info, elf.build_id)
-        known = self._tables.pop(key, None)
+        known = self._tables.pop(key, None)  # to the end, with its size as it was
         if known is not None:  # the same file by another name
             elf.close()
             elf = known
@@ -260,13 +262,16 @@ class Resolver:
 
     def _shrink(self) -> None:
         """Let go of the tables used longest ago; the kernel's list stays, it is dear to read."""
-        held = sum(elf.bytes_held for elf in self._tables.values())
-        held += self._kernel.bytes_held if self._kernel is not None else 0
+        # The newest alone may have grown: asking them all cost more than what they answer.
+        key, newest = next(reversed(self._tables.items()))
+        self._held += newest.bytes_held - self._sizes.get(key, 0)
+        self._sizes[key] = newest.bytes_held
+        kernel = self._kernel.bytes_held if self._kernel is not None else 0
         while len(self._tables) > 1 and (
-            held > self._memory_limit or len(self._tables) > OPEN_TABLES
+            self._held + kernel > self._memory_limit or len(self._tables) > OPEN_TABLES
         ):
-            elf = self._tables.popitem(last=False)[1]
-            held -= elf.bytes_held
+            oldest, elf = self._tables.popitem(last=False)
+            self._held -= self._sizes.pop(oldest, 0)
             elf.close()
 
     def _fail(self, uid: int, reason: str) -> None:

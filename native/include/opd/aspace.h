@@ -41,6 +41,16 @@ struct opd_label {
     bool stale;      // not read since its exec
 };
 
+// A sample file that the thread had hits in, by what of its key may differ
+// between them; `window` 0: none. The caller's; a new comm empties it.
+struct opd_thread_sfile {
+    uint64_t window;
+    uint32_t number, image, cgroup;
+    int32_t cpu;
+    uint16_t event;
+};
+#define OPD_THREAD_SFILES 3
+
 struct opd_maps; // sorted, without overlap, shared by reference count
 struct opd_process;
 struct opd_thread;
@@ -86,7 +96,14 @@ bool opd_spaces_lives(const struct opd_spaces *spaces, uint32_t pid);
 // is ":TID"); *known tells. NULL only when the table is full.
 const struct opd_thread *opd_spaces_thread(struct opd_spaces *spaces, uint32_t pid, uint32_t tid,
                                            bool *known);
+// A thread that is known, else NULL; and steps towards it that fetch memory
+// ahead of time.
+const struct opd_thread *opd_spaces_find(const struct opd_spaces *spaces, uint32_t pid,
+                                         uint32_t tid);
+void opd_spaces_fetch_chain(const struct opd_spaces *spaces, uint32_t tid);
+void opd_spaces_fetch_thread(const struct opd_spaces *spaces, uint32_t tid);
 const char *opd_thread_comm(const struct opd_thread *thread);                // 16 bytes, NUL padded
+struct opd_thread_sfile *opd_thread_sfiles(const struct opd_thread *thread); // OPD_THREAD_SFILES
 const struct opd_maps *opd_thread_maps(const struct opd_thread *thread);     // may be NULL
 struct opd_label *opd_thread_label(const struct opd_thread *thread);         // of its process
 struct opd_label *opd_spaces_label(struct opd_spaces *spaces, uint32_t pid); // NULL: not known
