@@ -82,7 +82,7 @@ build_stack(struct opd_pipeline *pipeline, const struct opd_record *record, bool
     put_frame(&frames[count++], memo->image, address);
 
     uint64_t length = pipeline->options.callchain ? record->u.sample.chain_length : 0;
-    bool in_kernel = kernel, first = true, known_context = true;
+    bool in_kernel = kernel, first = true, known_context = true, broken = false;
     uint32_t depth = 0, user_frames = 0;
     for (uint64_t i = 0; i < length; i++) {
         uint64_t ip = record->u.sample.chain[i];
@@ -107,6 +107,17 @@ build_stack(struct opd_pipeline *pipeline, const struct opd_record *record, bool
         }
         flags |= in_kernel ? STACK_HAS_KERNEL : STACK_HAS_USER;
         uint32_t image = resolve(pipeline, maps, in_kernel, &ip);
+        if (image == OPD_UID_UNKNOWN) {
+            // A caller in no mapping is what the frame pointer of a program
+            // that keeps none points at: data, another each time. That the
+            // chain is broken here is kept, once; which data it was is not.
+            if (!in_kernel)
+                memo->degraded |= DEGRADED_UNWIND;
+            if (broken)
+                continue;
+            ip = 0;
+        }
+        broken = image == OPD_UID_UNKNOWN;
         put_frame(&frames[count++], image, ip);
     }
     if (depth >= pipeline->options.stack_depth)

@@ -102,7 +102,8 @@ a_chain_becomes_frames_of_images_leaf_first(void)
     CHECK(window->frame_image[0] == OPD_UID_KERNEL);
     CHECK(window->frame_address[0] == 0xffffffff81000010);
     CHECK(window->frame_address[2] == 0x2100 && window->frame_address[3] == 0x2200);
-    CHECK(window->frame_image[4] == OPD_UID_UNKNOWN && window->frame_address[4] == 0x99);
+    CHECK(window->frame_image[4] == OPD_UID_UNKNOWN && window->frame_address[4] == 0);
+    CHECK(window->counts.unwind_failed == 2);
     size_t count = opd_pipeline_images(pipeline, images, 16);
     CHECK(count == 6 && images[5].uid == window->frame_image[2]);
     CHECK(strcmp(images[5].path, "/bin/demo") == 0 && images[5].inode == 42);
@@ -198,6 +199,31 @@ distinct_stacks_without_end_cost_depth_and_not_samples(void)
 }
 
 static void
+callers_that_are_data_are_one_break_in_the_chain(void)
+{
+    struct opd_pipeline *pipeline = create(true, 0);
+    feed_map(pipeline, 9, 0x1000, 0x100000, 0, "/one", 1);
+    for (uint64_t i = 0; i < 1000; i++) {
+        const uint64_t chain[] = {OPD_CONTEXT_USER,     0x2000, 0x7000000000 + i * 8,
+                                  0x7100000000 + i * 8, 0x3000, 0x7200000000 + i * 8};
+        feed_sample(pipeline, 9, OPD_MISC_USER, 0x2000, chain, 6, i + 2);
+    }
+    // A leaf keeps its address: it may be code that nobody told of.
+    feed_sample(pipeline, 9, OPD_MISC_USER, 0x7300000008, NULL, 0, 2000);
+    struct opd_window *window = take(pipeline);
+    CHECK(window->stacks == 2 && window->rows == 2 && window->counts.samples == 1001);
+    CHECK(window->counts.unwind_failed == 1001 && window->counts.no_mapping == 1);
+    CHECK(window->stack_start[1] == 4);
+    CHECK(window->frame_address[0] == 0x2000 - 0x1000);
+    CHECK(window->frame_image[1] == OPD_UID_UNKNOWN && window->frame_address[1] == 0);
+    CHECK(window->frame_address[2] == 0x3000 - 0x1000);
+    CHECK(window->frame_image[3] == OPD_UID_UNKNOWN && window->frame_address[3] == 0);
+    CHECK(window->frame_address[4] == 0x7300000008);
+    opd_window_free(window);
+    opd_pipeline_destroy(pipeline);
+}
+
+static void
 hits_in_are_hits_out_over_many_windows(void)
 {
     struct opd_pipeline *pipeline = create(false, 0);
@@ -281,6 +307,7 @@ main(void)
     RUN(pid_0_is_swapper_and_idle_functions_count_apart);
     RUN(kernel_addresses_fall_to_modules_and_bpf_programs);
     RUN(distinct_stacks_without_end_cost_depth_and_not_samples);
+    RUN(callers_that_are_data_are_one_break_in_the_chain);
     RUN(hits_in_are_hits_out_over_many_windows);
     RUN(a_multiplexed_event_is_scaled);
     RUN(only_names_that_match_are_counted);

@@ -100,7 +100,7 @@ struct opd_window_counts {
     uint64_t hash_full;       // lost: some table was at its limit
     uint64_t no_mapping;      // degraded: leaf in no known mapping
     uint64_t stack_truncated; // degraded: cut at the depth limit, or no room
-    uint64_t unwind_failed;   // degraded: user leaf without any caller
+    uint64_t unwind_failed;   // degraded: user leaf without any caller, or a caller in no mapping
     uint64_t inexact_ip;      // degraded: precise asked, address not exact
     uint64_t label_unknown, label_inherited, label_read, label_exact;
     uint64_t first_time, last_time; // of samples, event clock; 0 none
