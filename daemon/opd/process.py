@@ -9,7 +9,14 @@ from pathlib import Path
 
 from opd_native.process import die_with_parent, return_memory, trim_memory
 
-__all__ = ["die_with", "name_process", "return_memory", "started", "trim_memory"]
+__all__ = [
+    "die_with",
+    "name_process",
+    "pss_bytes",
+    "return_memory",
+    "started",
+    "trim_memory",
+]
 
 
 def name_process(name: str) -> None:
@@ -32,3 +39,15 @@ def die_with(parent: int) -> None:
     die_with_parent()
     if parent and os.getppid() != parent:
         sys.exit(1)  # it ended before the call
+
+
+def pss_bytes() -> int:
+    """This process's share of memory; 0 where the kernel does not say."""
+    try:
+        rollup = Path("/proc/self/smaps_rollup").read_bytes()
+    except OSError:
+        return 0
+    for line in rollup.splitlines():
+        if line.startswith(b"Pss:"):
+            return int(line.split()[1]) * 1024
+    return 0

@@ -21,6 +21,7 @@ COMMANDS = {
     "report": "show where the samples of a range of time are",
     "top": "show what the machine does now, refreshed until Ctrl-C",
     "watch": "show what the daemon publishes, as it happens: windows, its statistics, trouble",
+    "sql": "ask the history in SQL, or list its tables",
     "start": "go on sampling after a stop",
     "stop": "stop sampling; the daemon goes on answering",
     "dump": "return when every sample taken so far is stored and seen by the next query",

@@ -13,6 +13,7 @@ from opd.query.history import marks_answer, range_of, sessions_answer
 if TYPE_CHECKING:
     import os
 
+    from opd.query.endpoint import Peer
     from opd.sampling.window import EventInfo
     from opd.store.queries import Reader, ReportResult
 
@@ -50,6 +51,13 @@ class Backend(Protocol):
 
     def top(self, params: dict[str, Any]) -> dict[str, Any]:
         """As report, of the last ``seconds``."""
+        ...
+
+    def sql(self, params: dict[str, Any], peer: Peer | None) -> dict[str, Any]:
+        """``{"rows": table, "truncated"}`` of ``query``, or the tables there are.
+
+        One call at a time. It ends when ``peer`` does.
+        """
         ...
 
     def events(self) -> dict[str, Any]:
@@ -204,7 +212,8 @@ class OfflineBackend:
         """Open the store; StoreError when there is none or it is too new."""
         from opd.store.queries import open_reader
 
-        self._reader = open_reader(Path(session_dir))
+        self._directory = Path(session_dir)
+        self._reader = open_reader(self._directory)
 
     def __enter__(self) -> Self:
         return self
@@ -219,6 +228,10 @@ class OfflineBackend:
         checked = check(method, find(method), params or {})
         if method == "report":
             return report_answer(self._reader, checked)
+        if method == "sql":
+            from opd.query.sql import sql_offline
+
+            return sql_offline(self._directory, self._reader, checked)
         if method == "sessions":
             return sessions_answer(self._reader)
         if method == "marks":

@@ -50,6 +50,7 @@ class Dispatcher:
             "status": self._status,
             "report": lambda params, _: backend.report(params),
             "top": lambda params, _: backend.top(params),
+            "sql": lambda params, owner: backend.sql(params, owner[1]),
             "events": lambda _, __: backend.events(),
             "doctor": lambda _, __: backend.doctor(),
             "log": lambda params, _: backend.log(params),

@@ -11,6 +11,8 @@ from opd.query import protocol
 TOP_LIMIT = 1 << 31
 SECONDS_LIMIT = 86400.0
 TEXT_LIMIT = 4096
+QUERY_LIMIT = 1 << 16
+_TEXT_LIMITS = {"text": TEXT_LIMIT, "file name": TEXT_LIMIT, "query": QUERY_LIMIT}
 
 
 class Param(NamedTuple):
@@ -24,12 +26,14 @@ class Method(NamedTuple):
     """One method. ``owner_only``: for uid 0 and the daemon's own. ``slow``: may take seconds.
 
     ``at_once``: answered by the server's loop itself, so it must not wait.
+    ``alone``: one at a time, and none of the others waits for it.
     """
 
     params: dict[str, Param] = {}  # noqa: RUF012 - a NamedTuple's default, never changed
     owner_only: bool = False
     slow: bool = False
     at_once: bool = False
+    alone: bool = False
 
 
 _RANGE = {"since": Param("text"), "until": Param("text")}
@@ -48,6 +52,15 @@ METHODS: dict[str, Method] = {
         slow=True,
     ),
     "top": Method(params={**_QUESTION, "seconds": Param("seconds")}, slow=True),
+    "sql": Method(
+        params={
+            "query": Param("query"),
+            "rows": Param("count"),
+            "seconds": Param("seconds"),
+            **_RANGE,
+        },
+        alone=True,
+    ),
     "events": Method(),
     "doctor": Method(slow=True),
     "log": Method(params={"lines": Param("count")}),
@@ -142,11 +155,12 @@ def check(name: str, method: Method, params: dict[str, Any]) -> dict[str, Any]:
 
 def _value(what: str, kind: str, value: Any) -> Any:
     good: bool
-    if kind in ("text", "file name"):
-        good = isinstance(value, str) and len(value) <= TEXT_LIMIT
+    if kind in _TEXT_LIMITS:
+        limit = _TEXT_LIMITS[kind]
+        good = isinstance(value, str) and len(value) <= limit
         # Names of files need not be UTF-8, but nothing in the store is called so.
         good = good and (kind == "file name" or _is_utf8(value))
-        expected = f"a string of at most {TEXT_LIMIT} characters in UTF-8"
+        expected = f"a string of at most {limit} characters in UTF-8"
     elif kind == "texts":
         if isinstance(value, str):
             value = value.split(",")

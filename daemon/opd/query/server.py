@@ -51,6 +51,7 @@ _QUICK_THREADS = 2
 _SLOW_THREADS = 4
 _QUICK_WAITING = 1024
 _SLOW_WAITING = 64
+_ALONE_WAITING = 16
 
 
 class Server:
@@ -86,6 +87,8 @@ class Server:
         )
         self._quick = Lane("opd-query", _QUICK_THREADS, _QUICK_WAITING)
         self._slow = Lane("opd-query-slow", _SLOW_THREADS, _SLOW_WAITING)
+        self._alone = Lane("opd-query-alone", 1, _ALONE_WAITING)
+        self._lanes = (self._quick, self._slow, self._alone)
         self._received = self._answered = self._dropped = 0
         self._outbox: deque[tuple[list[bytes], bytes]] = deque()
         self._news: deque[tuple[str, bytes]] = deque(maxlen=QUEUE_LIMIT_MESSAGES)
@@ -159,8 +162,8 @@ class Server:
             self._thread.join(seconds + _GRACE_SECONDS)
         else:
             self._close_sockets()
-        self._quick.close()
-        self._slow.close()
+        for lane in self._lanes:
+            lane.close()
         self._transfers.close()
         if self._context is not None:
             # term() returns when every socket is closed and has lingered.
@@ -235,7 +238,7 @@ class Server:
     def _finished(self) -> bool:
         if self._stop_by is None:
             return False
-        return time.monotonic() > self._stop_by or (self._quick.idle() and self._slow.idle())
+        return time.monotonic() > self._stop_by or all(lane.idle() for lane in self._lanes)
 
     def _receive(self, router: zmq.Socket[bytes]) -> bool:
         """Take one message; False when there is none."""
@@ -292,7 +295,7 @@ class Server:
         def handle() -> None:
             self._post(to, self._dispatcher.answer(request, params, owner))
 
-        lane = self._slow if method.slow else self._quick
+        lane = self._alone if method.alone else self._slow if method.slow else self._quick
         under_way = self._under_way.get(peer_id, 0)
         if under_way >= UNDER_WAY_LIMIT:
             busy = OperationFailedError(
@@ -335,7 +338,7 @@ class Server:
             self._dropped += 1
             peer_id = frames[0]
             if error.errno == zmq.EHOSTUNREACH and peer_id in self._under_way:
-                forgotten = self._quick.forget(peer_id) + self._slow.forget(peer_id)
+                forgotten = sum(lane.forget(peer_id) for lane in self._lanes)
                 self._dropped += forgotten
                 self._ended(peer_id, forgotten)
         else:

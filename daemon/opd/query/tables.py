@@ -38,6 +38,11 @@ def strings(name: str, values: Iterable[str]) -> dict[str, Any]:
     return {"name": name, "type": "str", "data": _packed(indices), "dict": list(known)}
 
 
+def row_numbers(rows: Iterable[int]) -> bytes:
+    """The ``nulls`` of a column: u32 numbers of the rows whose cell is NULL."""
+    return _packed(array(_INDEX, rows))
+
+
 def table(n: int, columns: Iterable[dict[str, Any]]) -> Table:
     """A table of ``n`` rows. Raises ValueError when a column has another length."""
     columns = list(columns)
@@ -60,8 +65,8 @@ def from_rows(types: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Ta
     )
 
 
-def decode(value: object) -> dict[str, Sequence[Cell]]:
-    """Columns by name, in order. Raises ProtocolError for what is no table."""
+def decode(value: object) -> dict[str, Sequence[Any]]:
+    """Columns by name, in order; NULL is None. Raises ProtocolError for what is no table."""
     try:
         n, columns = value["n"], value["columns"]  # type: ignore[index]
         return {column["name"]: _decode_column(n, column) for column in columns}
@@ -69,7 +74,7 @@ def decode(value: object) -> dict[str, Sequence[Cell]]:
         raise ProtocolError(f"the answer's table is malformed: {error}") from error
 
 
-def to_rows(value: object) -> list[dict[str, Cell]]:
+def to_rows(value: object) -> list[dict[str, Any]]:
     """Rows with the columns' names as keys. Raises ProtocolError for what is no table."""
     columns = decode(value)
     names = list(columns)
@@ -86,7 +91,21 @@ def _packed(values: array[Any]) -> bytes:
     return values.tobytes()
 
 
-def _decode_column(n: int, column: Mapping[str, Any]) -> Sequence[Cell]:
+def _decode_column(n: int, column: Mapping[str, Any]) -> Sequence[Cell | None]:
+    cells = _decode_cells(n, column)
+    if not column.get("nulls"):
+        return cells
+    nulls = array(_INDEX)
+    nulls.frombytes(column["nulls"])
+    if _BIG_ENDIAN:
+        nulls.byteswap()
+    with_nulls: list[Cell | None] = list(cells)
+    for row in nulls:
+        with_nulls[row] = None
+    return with_nulls
+
+
+def _decode_cells(n: int, column: Mapping[str, Any]) -> Sequence[Cell]:
     kind = column["type"]
     values: array[Any] = array(_INDEX if kind == "str" else _TYPECODES[kind])
     values.frombytes(column["data"])

@@ -15,6 +15,7 @@ from opd.service.imports import import_in_child
 from opd.service.status import status_of
 
 if TYPE_CHECKING:
+    from opd.query.endpoint import Peer
     from opd.service.daemon import Daemon
     from opd.store.queries import Reader
 
@@ -68,6 +69,7 @@ class Answers:
                 from opd.service.cost import cost_of
 
                 status["cost"] = cost_of(daemon)
+        status |= {"segments": daemon.segments.stats(), "sql": daemon.asker.stats()}
         return status | {"problem": problem} if problem else status
 
     def report(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -86,6 +88,13 @@ class Answers:
             self.dump()
             params["since"] = f"{since:.6f}"
         return self.report(params)
+
+    def sql(self, params: dict[str, Any], peer: Peer | None) -> dict[str, Any]:
+        """Answer a query in the child for that."""
+        from opd.query.sql import sql_answer
+
+        with self._reader() as reader:
+            return sql_answer(self._daemon.asker, reader, params, peer)
 
     def events(self) -> dict[str, Any]:
         """Give the events of the session that answers."""

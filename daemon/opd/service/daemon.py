@@ -38,6 +38,7 @@ from opd.service.status import flat, published_stats
 from opd.service.stopwatch import Stopwatch
 from opd.service.windows import WindowLoop
 from opd.store.handover import WorkerLink
+from opd.store.segments.ask import Asker
 
 if TYPE_CHECKING:
     from opd.config.settings import Config
@@ -88,6 +89,7 @@ class Daemon:
         self._notifier = Notifier.from_environment()
         self.duties = Duties()
         self.segments = SegmentDuty(self.directory, self.log, enabled=config.store.segments)
+        self.asker = Asker(self.directory)
         self.started = time.monotonic()
         self.start_cpu_ns = 0  # of the main thread, until ready
         self.ending = threading.Event()
@@ -163,6 +165,7 @@ class Daemon:
         self.duties.add("governor", governing.EVERY_SECONDS, self.governing.tick)
         self.duties.add("memory", governing.MEMORY_EVERY_SECONDS, self.governing.memory_tick)
         self.duties.add("segments", segments.EVERY_S, self.segments.run)
+        self.duties.add("sql", segments.EVERY_S, self.asker.reap)
         while not self.ending.is_set():
             for name in signals.wait(self.duties.wait_s()):
                 self._on_signal(name)
@@ -186,6 +189,7 @@ class Daemon:
         self.bursts.close()
         self._stop_sampling()
         self.segments.stop()
+        self.asker.close()
         if not self.link.close(CLOSE_TIMEOUT_S):
             self.log.error("store.incomplete", **flat(self.link.stats()))
         self._server.stop()

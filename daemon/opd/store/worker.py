@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from opd.errors import OpdError, OperationFailedError, StoreError
-from opd.process import die_with, name_process, return_memory, started, trim_memory
+from opd.process import die_with, name_process, pss_bytes, return_memory, started, trim_memory
 from opd.redaction import Redact  # noqa: TC001 - msgspec reads it
 from opd.service.crashes import CrashFile
 from opd.store import messages
@@ -324,15 +324,3 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, OpdError | OverflowError | ValueError):
         return "invalid"
     return "internal"
-
-
-def pss_bytes() -> int:
-    """This process's share of memory; 0 where the kernel does not say."""
-    try:
-        rollup = Path("/proc/self/smaps_rollup").read_bytes()
-    except OSError:
-        return 0
-    for line in rollup.splitlines():
-        if line.startswith(b"Pss:"):
-            return int(line.split()[1]) * 1024
-    return 0

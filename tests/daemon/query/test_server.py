@@ -430,7 +430,7 @@ def test_hello_is_answered_while_handlers_hang(server, backend, context, dealer)
         other = opened(context, zmq.DEALER, server.endpoint)
         assert ask(other, "hello", request_id="h")["id"] == "h"
         assert ask(dealer, "hello", request_id="h")["id"] == "h"
-        assert server.messages()["answered"] == 2
+        assert settled(server, 22, under_way=20)["answered"] == 2
     finally:
         go_on.set()
         backend.release.set()

@@ -42,7 +42,7 @@ _INSERT = """
 INSERT INTO {table}
 SELECT make_timestamp(time_us), seconds, $session, $run, event, comm, pid::INTEGER,
   nullif(tid, -1)::INTEGER, nullif(cpu, -1)::INTEGER, mode, image, symbol, cgroup, unit,
-  container, samples, weight, truncated, chunk_rows.stack::INTEGER, listed.frames
+  container, samples, weight, truncated, chunk_rows.stack::INTEGER, listed.frames{more}
 FROM chunk_rows LEFT JOIN (
   SELECT stack, list({{'symbol': symbol, 'image': image}}) AS frames
   FROM chunk_frames GROUP BY stack
@@ -82,19 +82,30 @@ def open_memory(folder: Path, *, memory_mib: int, disk_mib: int) -> duckdb.DuckD
     return connection
 
 
-def create_samples(connection: duckdb.DuckDBPyConnection, table: str) -> None:
-    """An empty table of COLUMNS."""
-    columns = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+def create_samples(
+    connection: duckdb.DuckDBPyConnection, table: str, *, owner: str | None = None
+) -> None:
+    """An empty table of COLUMNS, and of ``owner`` where its type is given."""
+    kinds = COLUMNS if owner is None else {**COLUMNS, "owner": owner}
+    columns = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
     connection.execute(f"CREATE TABLE {table} ({columns})")
 
 
-def insert_chunk(connection: duckdb.DuckDBPyConnection, table: str, run: Run, chunk: Chunk) -> None:
-    """Add the rows."""
+def insert_chunk(
+    connection: duckdb.DuckDBPyConnection,
+    table: str,
+    run: Run,
+    chunk: Chunk,
+    *,
+    owner: int | None = None,
+) -> None:
+    """Add the rows; ``owner`` where the table has it."""
+    more = "" if owner is None else f", {owner}"
     connection.register("chunk_rows", chunk.rows)
     connection.register("chunk_frames", chunk.frames)
     try:
         connection.execute(
-            _INSERT.format(table=table),
+            _INSERT.format(table=table, more=more),
             {"session": run.session, "run": run.run},
         )
     finally:

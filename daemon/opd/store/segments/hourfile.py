@@ -24,6 +24,7 @@ from opd.store.segments.footer import (
     read_about,
     read_columns,
 )
+from opd.store.segments.plan import quality_columns
 from opd.store.segments.samples import StackNumbers, read_chunk
 
 if TYPE_CHECKING:
@@ -180,7 +181,8 @@ class HourFile:
             columns.setdefault(name, [0] * len(columns["sequence"]))
         for some, marks in _asked([window.id for window in self._hour.windows]):
             rows = self._store.execute(
-                f"SELECT {', '.join(_WINDOW_COLUMNS)} FROM windows WHERE id IN ({marks})"  # noqa: S608
+                f"SELECT sequence, start_ns, end_ns, {quality_columns(self._store)}"  # noqa: S608
+                f" FROM windows WHERE id IN ({marks})"
                 " ORDER BY id",
                 some,
             )

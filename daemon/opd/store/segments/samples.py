@@ -249,7 +249,7 @@ def _from_root(function: Numbers, start: Numbers, shown: Numbers) -> list[int]:
     )
     texts = function[at].astype(">u8").tobytes()
     ends = (8 * np.cumsum(length)).tolist()
-    begins = [0, *ends[:-1]]
+    begins = [0, *ends][:-1]
     keys = [texts[first:last] for first, last in zip(begins, ends, strict=True)]
     return sorted(range(len(keys)), key=keys.__getitem__)
 

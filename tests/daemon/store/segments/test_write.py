@@ -294,6 +294,18 @@ def test_the_identities_are_those_of_the_store(history):
             ]
 
 
+def test_a_window_without_samples_is_in_its_segment(history):
+    """An hour of rest is known to be one."""
+    history.add(0, [])
+    write(history)
+    (path,) = paths(history)
+    assert read_about(path).windows == "0"
+    assert rows(path) == []
+    history.add(1)
+    write(history)
+    assert rows(path, "sum(samples), sum(weight)") == [history.totals()]
+
+
 def test_many_chunks_are_one_segment(history, monkeypatch):
     """A large hour is read in parts; a stack of several parts is one."""
     from opd.store.segments import hourfile
