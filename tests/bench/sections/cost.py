@@ -119,9 +119,9 @@ def _takes_part(contender: type[Contender], load: str, rate: int, turn: int) -> 
 def _pair(
     context: Context, contender: type[Contender], load: str, rate: int, loads: Builder
 ) -> Pair:
-    times = context.choose((10.0, 40.0), (2.0, 6.0))
+    times = context.choose((10.0, 40.0) if load == MAIN_LOAD else (5.0, 20.0), (2.0, 6.0))
     if rate < 500:
-        times = context.choose((10.0, 70.0), (4.0, 12.0))
+        times = context.choose((10.0, 60.0), (4.0, 12.0))
     commands = KNOWN_LOADS[load].commands(loads)
     short, long = (_run(context, contender, rate, commands, seconds) for seconds in times)
     return Pair(short, long)

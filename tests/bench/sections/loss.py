@@ -29,21 +29,22 @@ def _case(context: Context, seconds: float, rate: int, *, stop_worker: bool) -> 
     name = "stopped" if stop_worker else "running"
     account, others = context.account("opd"), context.account("load")
     with Opd(account, "-e", f"cpu-clock:{rate}hz") as opd:
-        worker = opd.ask("status")["worker"]["pid"]
-        before = machine.moment()
+        begin = opd.ask("status")
+        worker, before = begin["worker"]["pid"], machine.moment()
         load = others.start(python_load("mixed.py", str(seconds)))
         if stop_worker:
             os.kill(worker, signal.SIGSTOP)
         time.sleep(seconds)
         load.wait()
-        busy = machine.moment().busy - before.busy
         memory = memory_of(account)
         if stop_worker:
             os.kill(worker, signal.SIGCONT)
         opd.ask("dump")
+        # Sampling goes on until here, and so does what should have been sampled.
         status = opd.ask("status")
+        busy = machine.moment().busy - before.busy
     quality = status["quality"]
-    taken, expected = int(status["samples"]), busy * rate
+    taken, expected = int(status["samples"]) - int(begin["samples"]), busy * rate
     suffix = "" if rate == 10000 else f".{rate}"
     lost = sum(quality["lost"].values())
     context.figure(f"loss{suffix}.{name}.lost", lost, "samples")
