@@ -103,9 +103,13 @@ class Answers:
 
     def doctor(self) -> dict[str, Any]:
         """Say what is off on this machine, as the daemon sees it."""
-        from opd.service.capabilities import examine
+        from opd.service.capabilities import examine, own_processes_finding
 
-        return {"findings": msgspec.to_builtins(examine())}
+        settings = self._daemon.config.sampling
+        findings = examine(ring_kib=settings.ring_kib, events=len(settings.events))
+        if (limits := own_processes_finding(self._daemon.sampling)) is not None:
+            findings.insert(0, limits)
+        return {"findings": msgspec.to_builtins(findings)}
 
     def log(self, params: dict[str, Any]) -> dict[str, Any]:
         """Give the last lines of the daemon's log."""

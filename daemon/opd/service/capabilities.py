@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -25,17 +26,24 @@ from opd.service.refusals import (
     try_open,
 )
 
-__all__ = ["Finding", "examine", "explain_open_failure", "try_open"]
+if TYPE_CHECKING:
+    from opd.sampling.live import LiveSampling
+
+__all__ = ["Finding", "examine", "explain_open_failure", "own_processes_finding", "try_open"]
 
 _EVENTS_USUAL = 4
 _FILES_SPARE = 64
+_RING_KIB_USUAL = 512
+# What PROC_PID_INIT_INO makes of the first PID namespace, on every kernel.
+_FIRST_PID_NAMESPACE = "pid:[4026531836]"
+_BY_UNIT = "systemctl start opd (its unit gives it), or run as root"
 
 # Bit, name, what opd does with it.
 _CAPABILITIES = (
     (38, "CAP_PERFMON", "opens events on whole CPUs"),
-    (19, "CAP_SYS_PTRACE", "reads the maps of other users' processes"),
-    (2, "CAP_DAC_READ_SEARCH", "opens the images of other users' processes"),
-    (40, "CAP_CHECKPOINT_RESTORE", "opens deleted images through /proc/PID/map_files"),
+    (19, "CAP_SYS_PTRACE", "finds the images of others' processes, also in containers"),
+    (2, "CAP_DAC_READ_SEARCH", "opens tracefs, and images that only their owner may read"),
+    (40, "CAP_CHECKPOINT_RESTORE", "opens images deleted while they run (map_files)"),
     (34, "CAP_SYSLOG", "reads kernel addresses in kallsyms"),
     (14, "CAP_IPC_LOCK", "maps rings beyond the locked-memory limit"),
     (21, "CAP_SYS_ADMIN", "stands for CAP_PERFMON before Linux 5.8"),
@@ -51,9 +59,16 @@ class Finding(msgspec.Struct, frozen=True):
     remedy: str = ""
 
 
-def examine(*, proc: str = "/proc", sys: str = "/sys") -> list[Finding]:
+def examine(
+    *,
+    proc: str = "/proc",
+    sys: str = "/sys",
+    ring_kib: int = _RING_KIB_USUAL,
+    events: int = _EVENTS_USUAL,
+) -> list[Finding]:
     """Everything that decides what opd can do here, in a stable order.
 
+    For rings of ``ring_kib`` and so many events.
     Reads below ``proc`` and ``sys``; the only thing tried for real is
     perf_event_open, and only where both are this machine's own. Never raises.
     """
@@ -63,14 +78,15 @@ def examine(*, proc: str = "/proc", sys: str = "/sys") -> list[Finding]:
         _pmu(sys, real=real),
         *([_software()] if real else []),
         _paranoid(proc),
-        *_capabilities(proc),
-        _locked_memory(proc, cpus),
-        _files(cpus),
+        *_capabilities(proc, fits=_locked_memory(proc, cpus, ring_kib).ok),
+        _locked_memory(proc, cpus, ring_kib),
+        _files(cpus, events),
         _sample_rate(proc),
         _tracefs(proc, sys),
         _kallsyms(proc),
         _lockdown(sys),
         _seccomp(proc),
+        _pid_namespace(proc),
         _cgroup(proc),
         _hugepages(sys),
         _numa(sys),
@@ -80,6 +96,19 @@ def examine(*, proc: str = "/proc", sys: str = "/sys") -> list[Finding]:
         _virtual(proc),
         _vdso(proc),
     ]
+
+
+def own_processes_finding(sampling: LiveSampling | None) -> Finding | None:
+    """What a daemon that may not sample whole CPUs sees of the machine; None for any other."""
+    if sampling is None or sampling.own is None:
+        return None
+    own = sampling.own.stats()
+    detail = f"only the processes of uid {own['uid']}"
+    if own["refused"]:
+        detail += f", less {own['refused']} that may not be looked at"
+    if own["left_out"]:
+        detail += f", less {own['left_out']} for which no open files are left"
+    return Finding("sampled", ok=False, detail=detail, remedy=f"CAP_PERFMON: {_BY_UNIT}")
 
 
 def _pmu(sys: str, *, real: bool) -> Finding:
@@ -122,11 +151,27 @@ def _paranoid(proc: str) -> Finding:
     if effective_capabilities(proc) & (PERFMON | SYS_ADMIN):
         return Finding(name, ok=True, detail=f"{level}; does not concern this user (CAP_PERFMON)")
     ok = level <= PARANOID_CPU_WIDE
-    remedy = "" if ok else f"CAP_PERFMON, or sysctl kernel.perf_event_paranoid={PARANOID_CPU_WIDE}"
-    return Finding(name, ok=ok, detail=str(level), remedy=remedy)
+    remedy = ""
+    if not ok:
+        remedy = (
+            f"CAP_PERFMON: {_BY_UNIT}; or sysctl kernel.perf_event_paranoid={PARANOID_CPU_WIDE}"
+        )
+    return Finding(name, ok=ok, detail=f"{level}: {_allows(level)}", remedy=remedy)
 
 
-def _capabilities(proc: str) -> list[Finding]:
+_ALLOWS = {
+    0: "any user may sample whole CPUs, no tracepoints",
+    1: "a user may sample his own processes, in the kernel too",
+    2: "a user may sample his own processes, at user level",
+}
+
+
+def _allows(level: int) -> str:
+    beyond = "any user may do everything" if level < 0 else "a user may sample nothing"
+    return _ALLOWS.get(level, beyond)
+
+
+def _capabilities(proc: str, *, fits: bool) -> list[Finding]:
     held = effective_capabilities(proc)
     everything = held & SYS_ADMIN
     findings = []
@@ -145,18 +190,22 @@ def _capabilities(proc: str) -> list[Finding]:
             detail = f"missing, CAP_SYS_ADMIN stands for it; {use}"
         elif spare:
             detail = "missing, not needed beside CAP_PERFMON"
-        fine = ok or stands_in or spare
+        fits_without = name == "CAP_IPC_LOCK" and not ok and fits
+        if fits_without:
+            detail = "missing, not needed: the rings fit into the locked memory allowed"
+        fine = ok or stands_in or spare or fits_without
         # The wide one is never worth asking for where the narrow one exists.
         wanted = "CAP_PERFMON" if name == "CAP_SYS_ADMIN" else name
-        remedy = "" if fine else f"AmbientCapabilities={wanted} in opd.service, or run as root"
+        remedy = "" if fine else f"{wanted}: {_BY_UNIT}"
+        if not fine and name == "CAP_IPC_LOCK":
+            remedy = "LimitMEMLOCK= in opd.service (systemctl edit opd), or run as root"
         findings.append(Finding(name, ok=fine, detail=detail, remedy=remedy))
     return findings
 
 
-def _locked_memory(proc: str, cpus: tuple[int, ...]) -> Finding:
+def _locked_memory(proc: str, cpus: tuple[int, ...], ring_kib: int) -> Finding:
     name = "locked memory"
-    ring_kib = 512 + os.sysconf("SC_PAGE_SIZE") // 1024
-    need = ring_kib * max(1, len(cpus))
+    need = (ring_kib + os.sysconf("SC_PAGE_SIZE") // 1024) * max(1, len(cpus))
     if effective_capabilities(proc) >> 14 & 1:
         return Finding(name, ok=True, detail=f"{need} KiB of rings, no limit (CAP_IPC_LOCK)")
     each = read_number(Path(proc, "sys/kernel/perf_event_mlock_kb")) or 0
@@ -165,20 +214,27 @@ def _locked_memory(proc: str, cpus: tuple[int, ...]) -> Finding:
         return Finding(name, ok=True, detail=f"{need} KiB of rings, memlock unlimited")
     have = each * max(1, len(cpus)) + limit // 1024
     ok = need <= have
-    remedy = "" if ok else "LimitMEMLOCK=infinity or CAP_IPC_LOCK, or a smaller sampling.ring_kib"
-    return Finding(name, ok=ok, detail=f"{need} KiB of rings, {have} KiB allowed", remedy=remedy)
+    remedy = ""
+    if not ok:
+        remedy = f"LimitMEMLOCK={need}K in opd.service, or a smaller sampling.ring_kib"
+    detail = (
+        f"{need} KiB of rings; allowed {have} KiB (RLIMIT_MEMLOCK {limit // 1024},"
+        f" perf_event_mlock_kb {each} a CPU)"
+    )
+    return Finding(name, ok=ok, detail=detail, remedy=remedy)
 
 
-def _files(cpus: tuple[int, ...]) -> Finding:
+def _files(cpus: tuple[int, ...], events: int) -> Finding:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    need = max(1, len(cpus)) * _EVENTS_USUAL + _FILES_SPARE
+    # One event more for the side-band, which owns the ring.
+    need = max(1, len(cpus)) * (events + 1) + _FILES_SPARE
     # The soft limit can be raised by the process itself.
     ok = hard == resource.RLIM_INFINITY or need <= hard
     remedy = "" if ok else f"LimitNOFILE={need} in opd.service"
     return Finding(
         "open files",
         ok=ok,
-        detail=f"{need} for {_EVENTS_USUAL} events on {len(cpus)} CPUs; limit {soft}, hard {hard}",
+        detail=f"{need} for {events} events on {len(cpus)} CPUs; limit {soft}, hard {hard}",
         remedy=remedy,
     )
 
@@ -237,6 +293,19 @@ def _seccomp(proc: str) -> Finding:
         return Finding("seccomp", ok=True, detail="no filter")
     # A filter is no harm by itself; whether it lets the call through is seen by the real try.
     return Finding("seccomp", ok=True, detail="a filter is active; see perf_event_open")
+
+
+def _pid_namespace(proc: str) -> Finding:
+    name = "PID namespace"
+    try:
+        here = os.readlink(f"{proc}/self/ns/pid")  # noqa: PTH115 - no path is behind it
+    except OSError as error:
+        remedy = "a kernel with CONFIG_PID_NS, and proc mounted"
+        return Finding(name, ok=False, detail=str(error.strerror), remedy=remedy)
+    if here == _FIRST_PID_NAMESPACE:
+        return Finding(name, ok=True, detail="the machine's own")
+    detail = "a container's: processes outside of it have no pid here and count as swapper"
+    return Finding(name, ok=False, detail=detail, remedy="run opd on the host, or with --pid=host")
 
 
 def _cgroup(proc: str) -> Finding:

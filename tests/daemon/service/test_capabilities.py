@@ -21,6 +21,7 @@ NAMES = [
     "kptr_restrict",
     "lockdown",
     "seccomp",
+    "PID namespace",
     "cgroup",
     "hugepages",
     "NUMA",
@@ -44,6 +45,13 @@ class Machine:
         file = self.folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
+        return self
+
+    def link(self, name, target):
+        """One symbolic link of it."""
+        file = self.folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.symlink_to(target)
         return self
 
     def examine(self):
@@ -94,6 +102,7 @@ def test_a_machine_with_everything(machine):
     machine.write("proc/self/status", "CapEff:\t000001ffffffffff\nSeccomp:\t0\n")
     machine.write("proc/self/cgroup", "0::/\n")
     machine.write("proc/self/maps", "7ffd-7ffe r-xp 00000000 00:00 0  [vdso]\n")
+    machine.link("proc/self/ns/pid", "pid:[4026531836]")
     machine.write("proc/cpuinfo", "flags\t\t: fpu ibs\n")
     machine.write("proc/kallsyms", "0000000000000000 A a\nffffffff81000000 T _text\n")
     machine.write("proc/sys/kernel/perf_event_paranoid", "4\n")
@@ -152,6 +161,40 @@ def test_one_file_decides(machine, file, text, name, found):
     ok, part = found
     assert finding.ok is ok, finding
     assert part in finding.detail, finding
+
+
+def test_a_container_is_told(machine):
+    """In a PID namespace of its own opd cannot tell the others' processes apart."""
+    finding = machine.link("proc/self/ns/pid", "pid:[4026532000]").examine()["PID namespace"]
+    assert not finding.ok
+    assert "swapper" in finding.detail
+
+
+@pytest.mark.parametrize(
+    ("level", "part"),
+    [(-1, "everything"), (0, "whole CPUs"), (1, "kernel too"), (2, "user level"), (3, "nothing")],
+)
+def test_each_level_of_paranoia_is_put_in_words(machine, level, part):
+    """What it allows a user; above 0 with a remedy."""
+    machine.write("proc/sys/kernel/perf_event_paranoid", f"{level}\n")
+    finding = machine.examine()["perf_event_paranoid"]
+    assert part in finding.detail
+    assert finding.ok == (level <= 0)
+
+
+def test_ipc_lock_is_not_missed_where_the_rings_fit(machine):
+    """The unit gives LimitMEMLOCK= instead; where that is too small it is said."""
+    machine.write("proc/sys/kernel/perf_event_mlock_kb", "100000000\n")
+    findings = machine.examine()
+    assert findings["CAP_IPC_LOCK"].ok
+    assert "not needed" in findings["CAP_IPC_LOCK"].detail
+    machine.write("proc/sys/kernel/perf_event_mlock_kb", "4\n")
+    proc, sys = str(machine.folder / "proc"), str(machine.folder / "sys")
+    findings = {one.name: one for one in examine(proc=proc, sys=sys, ring_kib=1 << 40)}
+    if findings["locked memory"].ok:
+        pytest.skip("locked memory is not limited here")
+    assert "LimitMEMLOCK=" in findings["locked memory"].remedy
+    assert "LimitMEMLOCK=" in findings["CAP_IPC_LOCK"].remedy
 
 
 def test_binary_junk_everywhere_is_survived(machine):
