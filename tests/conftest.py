@@ -14,6 +14,7 @@ import pytest
 
 from other_users import place  # noqa: F401 - a fixture of all tests
 from places import BIN, PROGRAMS
+from systemd_machine import machine  # noqa: F401 - a fixture of all tests
 
 READY_TIMEOUT_S = 30.0
 

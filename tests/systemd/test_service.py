@@ -1,55 +1,11 @@
 """The shipped units under a real systemd: started, asked, reloaded, killed, hung, stopped."""
 
 import json
-import os
-import shutil
 import time
-from pathlib import Path
 
 import pytest
 
-from places import BIN
-from systemd_machine import CannotBootError, Machine
 from tracing import hanging, thread_named
-
-UNITS = Path(__file__).parents[2] / "systemd"
-# Short enough for a test; systemd feeds on what the daemon says four times as often.
-DROP_IN = "[Service]\nWatchdogSec=3\n"
-SETTINGS = '[daemon]\ninterval = 1.0\n[sampling]\nevents = ["cpu-clock"]\n'
-
-
-@pytest.fixture(scope="module")
-def machine(tmp_path_factory):
-    """A booted machine with the units in place; skips, with the reason, where there is none."""
-    if os.geteuid() != 0:
-        pytest.skip("a systemd of its own needs root")
-    missing = [name for name in ("unshare", "nsenter") if shutil.which(name) is None]
-    if missing or not Path("/lib/systemd/systemd").exists():
-        pytest.skip(f"not installed: {', '.join(missing) or 'systemd'}")
-    base = tmp_path_factory.mktemp("machine")
-    tree = base / "tree"
-    library, programs = tree / "usr/local/lib", tree / "usr/local/bin"
-    system = library / "systemd/system"
-    system.mkdir(parents=True)
-    programs.mkdir()
-    for name in ("opd.service", "opd.slice", "opd-probe.slice"):
-        shutil.copy(UNITS / name, system)
-    for name in ("sysusers.d", "tmpfiles.d"):
-        shutil.copytree(UNITS / name, library / name)
-    for name in ("opd", "opctl"):
-        (programs / name).symlink_to(BIN / name)
-    drop_ins = tree / "etc/systemd/system/opd.service.d"
-    drop_ins.mkdir(parents=True)
-    (drop_ins / "test.conf").write_text(DROP_IN)
-    settings = tree / "etc/opd/conf.d"
-    settings.mkdir(parents=True)
-    (settings / "test.toml").write_text(SETTINGS)
-    try:
-        one = Machine(base, tree)
-    except CannotBootError as error:
-        pytest.skip(f"no systemd can be started here: {error}")
-    yield one
-    one.stop()
 
 
 @pytest.fixture
