@@ -83,7 +83,7 @@ class TooManyRowsError(ValueError):
 
 
 class Rows(NamedTuple):
-    """Heaviest first; ``cells`` has one column a key, ``numbers`` are for ``series``."""
+    """Heaviest first; ``cells`` has one column a key, ``numbers`` are for ``choose``."""
 
     cells: list[array[int]]
     numbers: array[int]
@@ -92,7 +92,7 @@ class Rows(NamedTuple):
 
 
 class Series(NamedTuple):
-    """By bucket, then by ``row``, the place among the numbers asked for."""
+    """``row`` is the place among the chosen; in no order."""
 
     bucket: array[int]
     row: array[int]
@@ -119,7 +119,6 @@ class BlockScan:
         keys: Sequence[Key],
         steps: Sequence[Step] = (),
         *,
-        series: bool = False,
         row_limit: int = 1 << 20,
     ) -> None:
         """``steps`` is the filter, operands before their operator. ValueError: it is not."""
@@ -144,9 +143,7 @@ class BlockScan:
             else:
                 native.operation = _Operation.RANGE
                 native.low, native.high = step.low, step.high
-        pointer = lib.opd_scan_create(
-            native_keys, len(keys), native_steps, len(steps), series, row_limit
-        )
+        pointer = lib.opd_scan_create(native_keys, len(keys), native_steps, len(steps), row_limit)
         if pointer == ffi.NULL:
             if ffi.errno == _ENOMEM:
                 raise MemoryError("no memory to sum blocks")
@@ -188,14 +185,19 @@ class BlockScan:
             _copied("Q", out.weight, out.rows),
         )
 
-    def series(self, numbers: Iterable[int]) -> Series:
-        """What the rows of these numbers have in each bucket where they have anything."""
+    def choose(self, numbers: Iterable[int]) -> None:
+        """Begin the series of the rows of these numbers: what is added from now on is for them.
+
+        The totals begin anew.
+        """
         asked = array("I", numbers)
+        native = ffi.from_buffer("uint32_t[]", asked)
+        check(lib.opd_scan_choose(self._pointer, native, len(asked)), "sum blocks")
+
+    def series(self) -> Series:
+        """What the chosen rows have in each bucket where they have anything."""
         out = ffi.new("struct opd_scan_series *")
-        rc = lib.opd_scan_series(
-            self._pointer, ffi.from_buffer("uint32_t[]", asked), len(asked), out
-        )
-        check(rc, "sum blocks")
+        check(lib.opd_scan_series(self._pointer, out), "sum blocks")
         return Series(
             *(_copied("I", column, out.entries) for column in (out.bucket, out.row)),
             *(_copied("Q", column, out.entries) for column in (out.samples, out.weight)),

@@ -82,8 +82,7 @@ check_keys(struct opd_scan *scan)
 
 struct opd_scan *
 opd_scan_create(const struct opd_scan_key *keys, uint32_t key_count,
-                const struct opd_scan_test *tests, uint32_t test_count, int series,
-                uint32_t row_limit)
+                const struct opd_scan_test *tests, uint32_t test_count, uint32_t row_limit)
 {
     if (key_count < 1 || key_count > OPD_SCAN_KEYS || test_count > OPD_SCAN_TESTS) {
         errno = EINVAL;
@@ -95,7 +94,6 @@ opd_scan_create(const struct opd_scan_key *keys, uint32_t key_count,
     scan->key_count = key_count;
     memcpy(scan->keys, keys, key_count * sizeof *keys);
     scan->test_count = test_count;
-    scan->has_series = series;
     scan->row_limit = row_limit;
     scan->tests = calloc(test_count + 1, sizeof *tests);
     scan->bases = opd_intern_create(row_limit, SIZE_MAX / 4);
@@ -122,13 +120,13 @@ opd_scan_destroy(struct opd_scan *scan)
     free(scan->tests);
     free(scan->events);
     opd_intern_destroy(scan->bases);
-    opd_scan_free_table(&scan->rows);
-    opd_scan_free_table(&scan->series);
-    opd_scan_free_table(&scan->totals);
-    free(scan->row_sums);
-    free(scan->series_sums);
-    free(scan->total_sums);
+    opd_scan_empty_table(&scan->rows);
+    opd_scan_empty_table(&scan->series);
+    opd_scan_empty_table(&scan->totals);
+    opd_scan_empty_table(&scan->all);
+    free(scan->place);
     free(scan->sfiles);
+    free(scan->groups);
     free(scan->out_rows);
     free(scan->out_series);
     free(scan->out_totals);
@@ -253,20 +251,18 @@ read_sfile(struct opd_scan *scan, const struct planes *columns, uint32_t sfile_c
     sfile->wanted = event != OPD_SCAN_NO_EVENT;
     if (!sfile->wanted)
         return 0;
+    uint32_t same;
     int rc = opd_scan_number_of(&scan->totals, bucket, event, UINT32_MAX - 1, &sfile->total);
+    if (rc == 0)
+        rc = opd_scan_number_of(&scan->all, bucket, event, UINT32_MAX - 1, &same);
     if (rc != 0)
         return rc;
-    struct total *totals =
-        opd_scan_make_room(scan->total_sums, sfile->total, &scan->total_room, sizeof *totals);
-    if (totals == NULL)
-        return -ENOMEM;
-    scan->total_sums = totals;
     sfile->passes = scan->tests_symbol || passes(scan, sfile->cells);
     return sfile->passes ? find_base(scan, sfile->cells, &sfile->base) : 0;
 }
 
 static void
-add_to(struct sums *sums, uint64_t samples, uint64_t weight)
+add_to(struct opd_scan_sums *sums, uint64_t samples, uint64_t weight)
 {
     sums->samples += samples;
     sums->weight += weight;
@@ -276,27 +272,52 @@ static int
 add_group(struct opd_scan *scan, const struct sfile *sfile, uint32_t symbol, uint64_t hits,
           uint64_t weight, uint32_t bucket)
 {
-    uint32_t row;
-    int rc = opd_scan_number_of(&scan->rows, sfile->base, scan->by_symbol ? symbol : 0,
-                                scan->row_limit, &row);
-    if (rc != 0)
-        return rc;
-    struct sums *sums = opd_scan_make_room(scan->row_sums, row, &scan->row_room, sizeof *sums);
-    if (sums == NULL)
-        return -ENOMEM;
-    scan->row_sums = sums;
-    add_to(&sums[row], hits, weight);
-    if (!scan->has_series)
-        return 0;
-    uint32_t entry;
-    rc = opd_scan_number_of(&scan->series, bucket, row, scan->row_limit, &entry);
-    if (rc != 0)
-        return rc;
-    sums = opd_scan_make_room(scan->series_sums, entry, &scan->series_room, sizeof *sums);
-    if (sums == NULL)
-        return -ENOMEM;
-    scan->series_sums = sums;
-    add_to(&sums[entry], hits, weight);
+    uint32_t number, cell = scan->by_symbol ? symbol : 0;
+    struct opd_scan_table *table = &scan->rows;
+    int rc;
+    if (!scan->choosing) {
+        rc = opd_scan_number_of(table, sfile->base, cell, scan->row_limit, &number);
+    } else {
+        uint32_t row = opd_scan_find(table, sfile->base, cell);
+        if (row >= scan->rows_were || scan->place[row] == 0)
+            return 0;
+        table = &scan->series;
+        rc = opd_scan_number_of(table, bucket, scan->place[row] - 1, scan->row_limit, &number);
+    }
+    if (rc == 0)
+        add_to(&table->entries[number], hits, weight);
+    return rc;
+}
+
+static void
+decode(const struct planes *column, uint64_t *out)
+{
+    for (uint32_t i = 0; i < column->count; i++)
+        out[i] = column->data[i];
+    for (uint32_t plane = 1; plane < column->width; plane++) {
+        const uint8_t *data = column->data + (size_t)plane * column->count;
+        for (uint32_t i = 0; i < column->count; i++)
+            out[i] |= (uint64_t)data[i] << (8 * plane);
+    }
+}
+
+static int
+make_room(struct opd_scan *scan, uint32_t sfiles, size_t groups)
+{
+    if (sfiles > scan->sfile_room) {
+        struct sfile *room = realloc(scan->sfiles, sfiles * sizeof *room);
+        if (room == NULL)
+            return -ENOMEM;
+        scan->sfiles = room;
+        scan->sfile_room = sfiles;
+    }
+    if (groups > scan->group_room) {
+        uint64_t *room = realloc(scan->groups, groups * GROUP_COLUMNS * sizeof *room);
+        if (room == NULL)
+            return -ENOMEM;
+        scan->groups = room;
+        scan->group_room = groups;
+    }
     return 0;
 }
 
@@ -308,26 +329,25 @@ opd_scan_add(struct opd_scan *scan, const uint8_t *data, size_t size, uint32_t s
     int rc = read_block(data, size, sfile_columns, columns);
     if (rc != 0)
         return rc;
-    uint32_t sfiles = columns[0].count;
-    struct sfile *room = opd_scan_make_room(scan->sfiles, sfiles, &scan->sfile_room, sizeof *room);
-    if (room == NULL)
-        return -ENOMEM;
-    scan->sfiles = room;
-    for (uint32_t i = 0; i < sfiles; i++) {
+    uint32_t sfiles = columns[0].count, groups = columns[sfile_columns].count;
+    rc = make_room(scan, sfiles, groups);
+    for (uint32_t i = 0; rc == 0 && i < sfiles; i++)
         rc = read_sfile(scan, columns, sfile_columns, i, bucket);
-        if (rc != 0)
-            return rc;
+    if (rc != 0)
+        return rc;
+    uint64_t *all[GROUP_COLUMNS];
+    for (uint32_t i = 0; i < GROUP_COLUMNS; i++) {
+        all[i] = scan->groups + i * scan->group_room;
+        decode(&columns[sfile_columns + i], all[i]);
     }
-    const struct planes *groups = &columns[sfile_columns];
-    for (uint32_t i = 0; i < groups->count; i++) {
-        struct sfile *sfile = &scan->sfiles[number_at(&groups[AT_SFILE], i)];
+    for (uint32_t i = 0; i < groups; i++) {
+        struct sfile *sfile = &scan->sfiles[all[AT_SFILE][i]];
         if (!sfile->wanted)
             continue;
-        uint32_t symbol = (uint32_t)number_at(&groups[AT_SYMBOL], i);
-        uint64_t hits = number_at(&groups[AT_HITS], i);
-        uint64_t weight = hits * sfile->unit + number_at(&groups[AT_EXCESS], i);
-        struct total *total = &scan->total_sums[sfile->total];
-        add_to(&total->all, hits, weight);
+        uint32_t symbol = (uint32_t)all[AT_SYMBOL][i];
+        uint64_t hits = all[AT_HITS][i];
+        uint64_t weight = hits * sfile->unit + all[AT_EXCESS][i];
+        add_to(&scan->all.entries[sfile->total], hits, weight);
         if (!sfile->passes)
             continue;
         if (scan->tests_symbol) {
@@ -335,7 +355,7 @@ opd_scan_add(struct opd_scan *scan, const uint8_t *data, size_t size, uint32_t s
             if (!passes(scan, sfile->cells))
                 continue;
         }
-        add_to(&total->filtered, hits, weight);
+        add_to(&scan->totals.entries[sfile->total], hits, weight);
         rc = add_group(scan, sfile, symbol, hits, weight, bucket);
         if (rc != 0)
             return rc;

@@ -16,14 +16,14 @@ place_of(const struct opd_scan_table *table, uint64_t key)
 }
 
 static int
-grow_table(struct opd_scan_table *table)
+grow(struct opd_scan_table *table)
 {
     size_t slot_count = table->slot_count > 0 ? table->slot_count * 2 : 2 * FIRST_ROOM;
     uint32_t room = (uint32_t)(slot_count / 2);
-    uint64_t *keys = realloc(table->keys, room * sizeof *keys);
-    if (keys == NULL)
+    struct opd_scan_sums *entries = realloc(table->entries, room * sizeof *entries);
+    if (entries == NULL)
         return -ENOMEM;
-    table->keys = keys;
+    table->entries = entries;
     uint32_t *slots = calloc(slot_count, sizeof *slots);
     if (slots == NULL)
         return -ENOMEM;
@@ -32,7 +32,7 @@ grow_table(struct opd_scan_table *table)
     table->slot_count = slot_count;
     table->room = room;
     for (uint32_t i = 0; i < table->count; i++) {
-        size_t place = place_of(table, table->keys[i]);
+        size_t place = place_of(table, entries[i].key);
         while (slots[place] != 0)
             place = (place + 1) & (slot_count - 1);
         slots[place] = i + 1;
@@ -40,54 +40,55 @@ grow_table(struct opd_scan_table *table)
     return 0;
 }
 
+uint32_t
+opd_scan_find(struct opd_scan_table *table, uint32_t high, uint32_t low)
+{
+    if (table->slot_count == 0)
+        return UINT32_MAX;
+    uint64_t key = (uint64_t)high << 32 | low;
+    // Blocks are sorted, so what follows is most often what followed before.
+    uint32_t next = table->next;
+    if (next < table->count && table->entries[next].key == key) {
+        table->next = next + 1;
+        return next;
+    }
+    size_t place = place_of(table, key);
+    for (; table->slots[place] != 0; place = (place + 1) & (table->slot_count - 1)) {
+        uint32_t number = table->slots[place] - 1;
+        if (table->entries[number].key == key) {
+            table->next = number + 1;
+            return number;
+        }
+    }
+    return UINT32_MAX;
+}
+
 int
 opd_scan_number_of(struct opd_scan_table *table, uint32_t high, uint32_t low, uint32_t limit,
                    uint32_t *number)
 {
-    uint64_t key = (uint64_t)high << 32 | low;
-    size_t place = 0;
-    if (table->slot_count > 0) {
-        place = place_of(table, key);
-        for (; table->slots[place] != 0; place = (place + 1) & (table->slot_count - 1)) {
-            *number = table->slots[place] - 1;
-            if (table->keys[*number] == key)
-                return 0;
-        }
-    }
+    *number = opd_scan_find(table, high, low);
+    if (*number != UINT32_MAX)
+        return 0;
     if (table->count >= limit)
         return -E2BIG;
-    if (table->count >= table->room) {
-        if (grow_table(table) != 0)
-            return -ENOMEM;
-        place = place_of(table, key);
-        while (table->slots[place] != 0)
-            place = (place + 1) & (table->slot_count - 1);
-    }
+    if (table->count >= table->room && grow(table) != 0)
+        return -ENOMEM;
+    uint64_t key = (uint64_t)high << 32 | low;
+    size_t place = place_of(table, key);
+    while (table->slots[place] != 0)
+        place = (place + 1) & (table->slot_count - 1);
     *number = table->count++;
-    table->keys[*number] = key;
+    table->entries[*number] = (struct opd_scan_sums){.key = key};
     table->slots[place] = *number + 1;
+    table->next = *number + 1;
     return 0;
 }
 
 void
-opd_scan_free_table(struct opd_scan_table *table)
+opd_scan_empty_table(struct opd_scan_table *table)
 {
-    free(table->keys);
+    free(table->entries);
     free(table->slots);
-}
-
-void *
-opd_scan_make_room(void *array, uint32_t index, uint32_t *room, size_t size)
-{
-    if (index < *room)
-        return array;
-    size_t more = *room < FIRST_ROOM ? FIRST_ROOM : (size_t)*room * 2;
-    while (more <= index)
-        more *= 2;
-    char *grown = realloc(array, more * size);
-    if (grown == NULL)
-        return NULL;
-    memset(grown + *room * size, 0, (more - *room) * size);
-    *room = (uint32_t)more;
-    return grown;
+    memset(table, 0, sizeof *table);
 }

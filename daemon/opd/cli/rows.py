@@ -129,6 +129,8 @@ def header(answer: Mapping[str, Any]) -> list[str]:
     event, source = answer["event"], answer["quality"].get("source") or answer["event"]
     what = event if source == event else f"{event} (runs as {source})"
     line = f"# {what}: {answer['total']} samples"
+    if answer.get("covered_seconds"):
+        line += f" in {output.span_text(answer['covered_seconds'])}"
     if answer.get("cores") is not None:
         line += f", {answer['cores']:.2f} cores"
     if answer.get("where") is not None:

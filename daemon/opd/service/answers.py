@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 DUMP_TIMEOUT_S = 60.0
 # A worker that is stopped or busy: what it last said has to do.
 REPORT_TIMEOUT_S = 1.0
+TOP_CUT_S = 1.0
 
 
 class Answers:
@@ -29,6 +31,7 @@ class Answers:
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
+        self._top_turn = threading.Lock()
 
     def _reader(self) -> Reader:
         from opd.store.queries import open_reader  # start-up has a budget
@@ -81,12 +84,23 @@ class Answers:
             return report_answer(reader, {"session": self._daemon.session} | params, live=live)
 
     def top(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Report the last ``seconds``, up to this moment."""
+        """Report the last ``seconds``, up to this moment or a second before.
+
+        However many ask, and however often, a window is not ended for them
+        more than once in TOP_CUT_S: short windows cost more than long ones.
+        """
         params = dict(params)
-        since = time.time() - float(params.pop("seconds", 10.0))
+        seconds = float(params.pop("seconds", 10.0))
         if daemon_is_live(self._daemon):
-            self.dump()
-            params["since"] = f"{since:.6f}"
+            until_s = time.time()
+            with self._top_turn:
+                loop = self._daemon.loop
+                if loop is not None and loop.since_cut_s() >= TOP_CUT_S:
+                    self.dump()
+                if loop is not None and loop.last_end_ns:
+                    until_s = loop.last_end_ns / 1e9
+            # A window counts whole: the one before must not come along by a moment.
+            params["since"] = f"{until_s - 0.9 * seconds:.6f}"
         return self.report(params)
 
     def sql(self, params: dict[str, Any], peer: Peer | None) -> dict[str, Any]:

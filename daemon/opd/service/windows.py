@@ -47,6 +47,8 @@ class WindowLoop:
         self._stopwatch = stopwatch
         self._stopping = threading.Event()
         self.turned = 0  # passes of the loop so far
+        self._cut_at = self._next_window = time.monotonic()
+        self.last_end_ns = 0  # of the last window, since 1970; 0: there was none
         self._hand_lock = threading.Lock()
         self._thread = threading.Thread(target=self._main, name="opd-windows", daemon=True)
 
@@ -55,8 +57,15 @@ class WindowLoop:
         self._cpus = select_cpus(self._cpus_asked)
         self._thread.start()
 
+    def since_cut_s(self) -> float:
+        """Seconds since the last window ended."""
+        return time.monotonic() - self._cut_at
+
     def cut_now(self) -> int:
-        """End the window now, with every sample taken before the call; its sequence number."""
+        """End the window now, with every sample taken before the call; its sequence number.
+
+        The next one is a whole interval long, unless somebody asks again.
+        """
         with self._hand_lock:
             try:
                 with self._stopwatch.stage("take"):
@@ -65,6 +74,7 @@ class WindowLoop:
                 raise OperationFailedError(f"the drain thread does not answer: {error}") from error
             if window is None:
                 raise OperationFailedError("the drain thread does not answer")
+            self._next_window = time.monotonic() + self.interval_s
             self._hand_over(window)
             return window.sequence
 
@@ -79,6 +89,7 @@ class WindowLoop:
                 self._hand_over(window)
 
     def _hand_over(self, window: Window) -> None:
+        self._cut_at, self.last_end_ns = time.monotonic(), window.end_ns
         # After the window: all images and cgroups that it mentions are known by then.
         with self._stopwatch.stage("hand over"):
             self._send_images()
@@ -92,14 +103,14 @@ class WindowLoop:
 
     def _main(self) -> None:
         now = time.monotonic()
-        next_window, next_cpus = now + self.interval_s, now + CPUS_EVERY_S
+        self._next_window, next_cpus = now + self.interval_s, now + CPUS_EVERY_S
         while not self._stopping.is_set():
             now = time.monotonic()
             self.turned += 1
             try:
-                if now >= next_window:
+                if now >= self._next_window:
                     # Windows missed while the machine was suspended are not made up for.
-                    next_window = max(next_window + self.interval_s, now)
+                    self._next_window = max(self._next_window + self.interval_s, now)
                     self._tick()
                 if now >= next_cpus:
                     next_cpus = now + CPUS_EVERY_S
@@ -109,7 +120,7 @@ class WindowLoop:
                     self._send_images()
             except NativeError as error:
                 self._log.error("window.failed", error=str(error))
-            wait = min(next_window, now + IMAGES_EVERY_S) - time.monotonic()
+            wait = min(self._next_window, now + IMAGES_EVERY_S) - time.monotonic()
             self._stopping.wait(max(wait, 0.0))
 
     def _tick(self) -> None:

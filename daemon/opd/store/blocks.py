@@ -48,8 +48,11 @@ def pack(columns: Sequence[Column | Sequence[int]]) -> bytes:
     return zlib.compress(pack_planes(arrays), _LEVEL)
 
 
-def inflate(block: bytes) -> bytes:
-    """What a block is the zlib stream of, at least a byte. StoreError when it is damaged."""
+def inflate(block: bytes) -> tuple[bytes, bytes]:
+    """What a block is the zlib stream of, at least a byte, and what stands behind the stream.
+
+    StoreError when it is damaged.
+    """
     stream = zlib.decompressobj()
     try:
         data = stream.decompress(block, _LARGEST)
@@ -57,12 +60,16 @@ def inflate(block: bytes) -> bytes:
         raise StoreError(f"damaged block: {error}") from error
     if not stream.eof or not data:
         raise StoreError("damaged block: cut short")
-    return data
+    return data, stream.unused_data
 
 
 def unpack(block: bytes, *columns: int) -> list[array[int]]:
     """The columns of a block, as many as one of ``columns``. StoreError when it is damaged."""
-    data = inflate(block)
+    return unpack_planes(inflate(block)[0], *columns)
+
+
+def unpack_planes(data: bytes, *columns: int) -> list[array[int]]:
+    """The columns of a block that is inflated."""
     if data[0] not in columns:
         raise StoreError("damaged block: of another kind")
     count_of_columns = data[0]
@@ -97,7 +104,12 @@ def unpack_groups(block: bytes) -> list[array[int]]:
 
 def unpack_sample_files(block: bytes, more: int) -> list[array[int]]:
     """The columns of sample files and ``more`` behind them; ``cgroup`` 0 where it is missing."""
-    columns = unpack(block, SFILE_COLUMNS + more, SFILE_COLUMNS - 1 + more)
+    return sample_file_planes(inflate(block)[0], more)
+
+
+def sample_file_planes(data: bytes, more: int) -> list[array[int]]:
+    """``unpack_sample_files`` of a block that is inflated."""
+    columns = unpack_planes(data, SFILE_COLUMNS + more, SFILE_COLUMNS - 1 + more)
     if len(columns) < SFILE_COLUMNS + more:
         columns.insert(CGROUP, array("B", bytes(len(columns[0]))))
     return columns

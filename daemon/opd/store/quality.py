@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
     from opd.sampling.window import EventInfo
 
+# Of a window; a clock that was set back makes none shorter than nothing.
+_LENGTH = "max(end_ns - start_ns, 0)"
+_ASKED_APART = 100
+_FAR_NS = 1 << 62
 _LOST = ("ring_full", "window_dropped", "hash_full")
 _DEGRADED = ("no_mapping", "stack_truncated", "unwind_failed", "inexact_ip", "unnamed")
 
@@ -64,6 +68,14 @@ def read_quality(
     connection: sqlite3.Connection, stretches: Iterable[Stretch], event: EventInfo | None
 ) -> dict[str, object]:
     """The ``quality`` of DESIGN's wire protocol, summed over the stretches."""
+    return read_range(connection, stretches, event)[0]
+
+
+def read_range(
+    connection: sqlite3.Connection, stretches: Iterable[Stretch], event: EventInfo | None
+) -> tuple[dict[str, object], float]:
+    """``read_quality``, and the seconds that the windows cover."""
+    covered_ns = 0
     sums = dict.fromkeys(QUALITY_COLUMNS, 0)
     have = missing = governed = 0
     # Windows of an older schema lack the last ones.
@@ -71,14 +83,15 @@ def read_quality(
     columns = [name for name in QUALITY_COLUMNS if name in present]
     selected = ", ".join(f"sum({name})" for name in columns)
     for stretch in stretches:
-        count, first, last, *row = connection.execute(
-            f"SELECT count(*), min(sequence), max(sequence), {selected}"  # noqa: S608
+        count, first, last, length_ns, *row = connection.execute(
+            f"SELECT count(*), min(sequence), max(sequence), sum({_LENGTH}), {selected}"  # noqa: S608
             f" FROM windows WHERE {stretch.where}",
             stretch.values,
         ).fetchone()
         if not count:
             continue
         have += count
+        covered_ns += length_ns
         missing += last + 1 - (0 if stretch.from_start else first) - count
         of_run = dict(zip(columns, row, strict=True))
         if of_run["throttled_ns"]:
@@ -88,7 +101,7 @@ def read_quality(
         for name, value in of_run.items():
             sums[name] += value
     hz = event.hz if event else None
-    return {
+    quality: dict[str, object] = {
         "hz_asked": hz,
         "hz_effective": None if hz is None else _effective(hz, sums),
         "source": event.source if event else "",
@@ -108,6 +121,7 @@ def read_quality(
             "unknown": max(0, sums["samples"] - sum(sums[name] for name in LABELS)),
         },
     }
+    return quality, covered_ns / 1e9
 
 
 def read_extent(
@@ -127,7 +141,7 @@ def read_extent(
 
 
 def read_covered(
-    connection: sqlite3.Connection, stretches: Iterable[Stretch], starts: Sequence[int] = ()
+    connection: sqlite3.Connection, stretches: Iterable[Stretch], starts: Sequence[int]
 ) -> dict[int, float]:
     """Seconds that the windows of the stretches cover, by the bucket that they begin in.
 
@@ -135,21 +149,27 @@ def read_covered(
     in bucket 0.
     """
     covered: dict[int, float] = {}
-    length = "max(end_ns - start_ns, 0)"
+    if len(starts) <= _ASKED_APART:
+        # SQLite adds them up, a bucket at a time.
+        ends = [*starts[1:], _FAR_NS]
+        for bucket, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            first = -_FAR_NS if bucket == 0 else start
+            for stretch in stretches:
+                (length_ns,) = connection.execute(
+                    f"SELECT sum({_LENGTH}) FROM windows"  # noqa: S608
+                    f" WHERE {stretch.where} AND start_ns >= ? AND start_ns < ?",
+                    (*stretch.values, first, end),
+                ).fetchone()
+                if length_ns is not None:
+                    covered[bucket] = covered.get(bucket, 0.0) + length_ns / 1e9
+        return covered
     for stretch in stretches:
-        if len(starts) > 1:
-            spans = connection.execute(
-                f"SELECT start_ns, {length} FROM windows WHERE {stretch.where}",  # noqa: S608
-                stretch.values,
-            )
-        else:
-            spans = connection.execute(
-                f"SELECT 0, sum({length}) FROM windows WHERE {stretch.where}"  # noqa: S608
-                " HAVING count(*) > 0",
-                stretch.values,
-            )
+        spans = connection.execute(
+            f"SELECT start_ns, {_LENGTH} FROM windows WHERE {stretch.where}",  # noqa: S608
+            stretch.values,
+        )
         for start_ns, length_ns in spans:
-            bucket = bisect_right(starts, start_ns, 1) - 1 if len(starts) > 1 else 0
+            bucket = max(bisect_right(starts, start_ns) - 1, 0)
             covered[bucket] = covered.get(bucket, 0.0) + length_ns / 1e9
     return covered
 

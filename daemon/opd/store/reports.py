@@ -10,7 +10,7 @@ import msgspec
 from opd.errors import UnknownNameError
 from opd.store.buckets import divide
 from opd.store.keys import KEYS, read_labels, read_names, show
-from opd.store.quality import read_covered, read_extent, read_quality, stretch_of
+from opd.store.quality import read_covered, read_extent, read_range, stretch_of
 from opd.store.runs import events_of, find_event
 from opd.store.scan import Filter, Part, Scan
 from opd.store.where import Where
@@ -141,7 +141,7 @@ class Report:
         }
         stretches = self._stretches()
         starts = self._starts(stretches)
-        scan = self._scan(labels, starts)
+        scan = self._scan(labels)
         rows = scan.rows(query.top)
         order, keys = self._order(rows, labels)
         if query.per_s is None:
@@ -149,14 +149,18 @@ class Report:
                 _Line(0, place, rows.samples[at], rows.weight[at]) for place, at in enumerate(order)
             ]
         else:
-            series = scan.series(rows.numbers[at] for at in order)
+            series = scan.series((rows.numbers[at] for at in order), starts)
             lines = [_Line(*cells) for cells in zip(*series, strict=True)]
             lines.sort(key=lambda line: (line.bucket, -line.weight, line.place))
         totals = scan.totals()
-        covered = read_covered(self._connection, stretches, starts)
+        quality, covered_s = read_range(self._connection, stretches, self._event)
+        covered = (
+            {0: covered_s}
+            if query.per_s is None
+            else read_covered(self._connection, stretches, starts)
+        )
         percent, cores = self._ratios(rows, order, lines, totals=totals, covered=covered)
         weight_total = sum(total.weight for total in totals)
-        covered_s = sum(covered.values())
         timed = all(event.unit == "ns" for event in self._wanted())
         return ReportResult(
             event=",".join(event.name for event in self._wanted()),
@@ -175,7 +179,7 @@ class Report:
             all_weight=sum(total.all_weight for total in totals),
             covered_s=covered_s,
             cores_total=_cores(weight_total, covered_s) if timed else None,
-            quality=read_quality(self._connection, stretches, self._event),
+            quality=quality,
             damaged=scan.damaged,
             where=query.where,
             time_ns=None if query.per_s is None else [starts[line.bucket] for line in lines],
@@ -202,7 +206,7 @@ class Report:
         since = first if self._query.since_ns is None else max(first, self._query.since_ns)
         return divide(since, last + 1, self._query.per_s)
 
-    def _scan(self, labels: dict[str, Labels], starts: Sequence[int]) -> Scan:
+    def _scan(self, labels: dict[str, Labels]) -> Scan:
         query = self._query
         scan = Scan(
             self._connection,
@@ -215,7 +219,7 @@ class Report:
                 for key in self._sort
                 if KEYS[key].kind == "label"
             },
-            starts=starts,
+            again=query.per_s is not None,
         )
         wanted = {event.name for event in self._wanted()}
         numbers = {

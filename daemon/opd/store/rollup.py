@@ -7,9 +7,10 @@ after a long stop) are added to them at once. All inside the caller's
 transaction; after a rollback the object is of no use.
 
 A roll-up is a ``groups`` block (see opd.store.blocks) of one sample file for
-each (event, comm, image, mode, cgroup), with no process, thread or CPU, and one
-more column: ``squares``, the bits of a 32-bit float, or 0 where there was one
-window only and it is weight**2.
+each (event, comm, image, mode, cgroup), with no process, thread or CPU, and
+behind it a block of one column: ``squares``, the bits of a 32-bit float, or 0
+where there was one window only and it is weight**2. In schema 1 that column is
+the last one of the block itself.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ from opd.store.blocks import (
     GROUP_COLUMNS,
     SFILE_COLUMNS,
     check_groups,
+    inflate,
     pack,
+    sample_file_planes,
+    unpack,
     unpack_groups,
-    unpack_sample_files,
 )
 from opd.store.schema import MINUTE_NS
 from opd_native.condense import RollupSums
@@ -43,18 +46,20 @@ def pack_rollup(sums: RollupSums) -> bytes:
     """The block of a minute or hour; ``sums`` is empty afterwards."""
     event, mode, image, comm, unit, cgroup, sfile, symbol, hits, excess, squares = sums.take()
     nothing = array("B", bytes(event.length))
-    return pack(
-        [
-            *(event, mode, nothing, nothing, nothing, image, comm, unit, cgroup),
-            *(sfile, symbol, hits, excess, squares),
-        ]
-    )
+    about = (event, mode, nothing, nothing, nothing, image, comm, unit, cgroup)
+    # A stream of their own: most of the bytes, and a report does without.
+    return pack([*about, sfile, symbol, hits, excess]) + pack([squares])
 
 
 def unpack_rollup(block: bytes) -> tuple[list[array[int]], array[int]]:
     """The columns of a roll-up as of a window's groups, and the squares' bits."""
-    columns = unpack_sample_files(block, GROUP_COLUMNS + 1)
-    squares = columns.pop()
+    data, rest = inflate(block)
+    if rest:
+        columns = sample_file_planes(data, GROUP_COLUMNS)
+        (squares,) = unpack(rest, 1)
+    else:
+        columns = sample_file_planes(data, GROUP_COLUMNS + 1)
+        squares = columns.pop()
     check_groups(columns)
     if len(squares) != len(columns[-1]):
         raise StoreError("damaged block: columns of different lengths")

@@ -18,13 +18,17 @@ from opd_native.scan import NO_EVENT, BadBlockError, BlockScan, Key, TooManyRows
 if TYPE_CHECKING:
     import sqlite3
     from array import array
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from opd_native.scan import Rows, Series, Step, Total
 
 _FAR = 1 << 62
 _HOUR_NS = 60 * MINUTE_NS
 ROWS_LIMIT = 1 << 20
+KEPT_BYTES = 16 << 20
+
+# Start, inflated block, columns of its sample files.
+_Inflated = tuple[int, bytes, int]
 
 
 class Part(NamedTuple):
@@ -48,9 +52,9 @@ class Filter(NamedTuple):
 class Scan:
     """Hits by sort keys, over all runs added.
 
-    ``maps``: by the name of a key, what its cells become. ``starts``: of the
-    buckets of a series, ascending, the first at or before the range. ``damaged``
-    counts windows, minutes and hours whose block could not be read.
+    ``maps``: by the name of a key, what its cells become. ``again``: a series
+    will follow. ``damaged`` counts windows, minutes and hours whose block could
+    not be read.
     """
 
     def __init__(
@@ -62,27 +66,33 @@ class Scan:
         *,
         only: Filter | None = None,
         maps: Mapping[str, array[int]] | None = None,
-        starts: Sequence[int] = (),
         rolled: bool = True,
+        again: bool = False,
     ) -> None:
         only = only or Filter()
         self._connection = connection
         self._since = since_ns
         self._until = until_ns
-        self._bounds = list(starts[1:])
-        self._rolled = rolled and all(KEYS[key].rolled for key in (*sort, *only.keys))
-        self._minutes = self._rolled and all(at % MINUTE_NS == 0 for at in self._bounds)
-        self._hours = self._minutes and all(at % _HOUR_NS == 0 for at in self._bounds)
+        self._minutes = rolled and all(KEYS[key].rolled for key in (*sort, *only.keys))
+        self._hours = self._minutes
+        self._bounds: list[int] = []
         self._blocks = BlockScan(
             [Key(KEYS[key].column, (maps or {}).get(key)) for key in sort],
             only.steps,
-            series=bool(starts),
             row_limit=ROWS_LIMIT,
         )
+        self._runs: list[Part] = []
+        # Blocks that a series need not read and inflate once more.
+        self._kept: dict[tuple[int, str, int, int], list[_Inflated]] = {}
+        self._room = KEPT_BYTES if again else 0
         self.damaged = 0
 
     def add_run(self, run: Part) -> None:
         """Add the hits of a run. UsageError: more different rows than can be held."""
+        self._runs.append(run)
+        self._add(run)
+
+    def _add(self, run: Part) -> None:
         self._blocks.events(NO_EVENT if number is None else number for number in run.events)
         try:
             self._add_tables(run)
@@ -96,9 +106,22 @@ class Scan:
         """See BlockScan."""
         return self._blocks.rows(limit)
 
-    def series(self, numbers: Iterable[int]) -> Series:
-        """See BlockScan."""
-        return self._blocks.series(numbers)
+    def series(self, numbers: Iterable[int], starts: Sequence[int]) -> Series:
+        """Read once more, for what the rows of these numbers have in each bucket.
+
+        ``starts``: of the buckets, ascending, the first at or before the range.
+        Totals are of this reading then.
+        """
+        self._bounds = list(starts[1:])
+        self._minutes = self._minutes and all(at % MINUTE_NS == 0 for at in self._bounds)
+        self._hours = self._minutes and all(at % _HOUR_NS == 0 for at in self._bounds)
+        self._blocks.choose(numbers)
+        damaged, self.damaged = self.damaged, 0
+        for run in self._runs:
+            self._add(run)
+        # What was kept is not found damaged twice.
+        self.damaged = max(damaged, self.damaged)
+        return self._blocks.series()
 
     def totals(self) -> list[Total]:
         """See BlockScan."""
@@ -130,13 +153,30 @@ class Scan:
         """Whole minutes or hours [first, last)."""
         if first >= last:
             return
-        unit_ns = MINUTE_NS if table == "minutes" else _HOUR_NS
-        rows = self._connection.execute(
-            f"SELECT bucket * {unit_ns}, block FROM {table}"  # noqa: S608
-            " WHERE run = ? AND bucket >= ? AND bucket < ?",
-            (run.id, first, last),
-        )
-        self._add_blocks(rows, GROUP_COLUMNS + 1)
+        about = (run.id, table, first, last)
+        blocks: Iterable[_Inflated] | None = self._kept.get(about)
+        if blocks is None:
+            unit_ns = MINUTE_NS if table == "minutes" else _HOUR_NS
+            rows = self._connection.execute(
+                f"SELECT bucket * {unit_ns}, block FROM {table}"  # noqa: S608
+                " WHERE run = ? AND bucket >= ? AND bucket < ?",
+                (run.id, first, last),
+            )
+            blocks = self._keep(about, self._inflated(rows, rolled=True))
+        self._add_blocks(blocks)
+
+    def _keep(
+        self, about: tuple[int, str, int, int], blocks: Iterable[_Inflated]
+    ) -> Iterator[_Inflated]:
+        """The blocks, which are remembered if there is room for all of them."""
+        kept: list[_Inflated] = []
+        for block in blocks:
+            if self._room > 0:
+                kept.append(block)
+                self._room -= len(block[1])
+            yield block
+        if self._room > 0:
+            self._kept[about] = kept
 
     def _add_windows(self, run: Part, since: int, until: int, *, overlapping: bool = True) -> None:
         """Windows that overlap [since, until), or those that start in it."""
@@ -152,14 +192,25 @@ class Scan:
             f" WHERE {stretch.where}",
             stretch.values,
         )
-        self._add_blocks(rows, GROUP_COLUMNS)
+        self._add_blocks(self._inflated(rows))
 
-    def _add_blocks(self, rows: Iterable[tuple[int, bytes]], more: int) -> None:
-        """Add blocks with ``more`` columns behind those of sample files."""
-        bounds, add = self._bounds, self._blocks.add
+    def _inflated(
+        self, rows: Iterable[tuple[int, bytes]], *, rolled: bool = False
+    ) -> Iterator[_Inflated]:
         for start_ns, block in rows:
             try:
-                data = inflate(block)
-                add(data, max(data[0] - more, 0), bisect_right(bounds, start_ns))
-            except (StoreError, BadBlockError):
+                data, rest = inflate(block)
+            except StoreError:
+                self.damaged += 1
+                continue
+            # A roll-up of schema 1 has its squares in the block, others behind it.
+            more = GROUP_COLUMNS + (1 if rolled and not rest else 0)
+            yield start_ns, data, max(data[0] - more, 0)
+
+    def _add_blocks(self, blocks: Iterable[_Inflated]) -> None:
+        bounds, add = self._bounds, self._blocks.add
+        for start_ns, data, sfile_columns in blocks:
+            try:
+                add(data, sfile_columns, bisect_right(bounds, start_ns))
+            except BadBlockError:
                 self.damaged += 1

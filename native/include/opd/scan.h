@@ -58,10 +58,10 @@ struct opd_scan_rows {
     const uint64_t *samples, *weight;
 };
 
-// What one row has in one bucket; by bucket, then by the rows asked for.
+// What one of the chosen rows has in one bucket, in no order.
 struct opd_scan_series {
     uint32_t entries;
-    const uint32_t *bucket, *row; // row: its place among the numbers asked for
+    const uint32_t *bucket, *row; // row: its place among the chosen
     const uint64_t *samples, *weight;
 };
 
@@ -74,12 +74,12 @@ struct opd_scan_totals {
 
 struct opd_scan;
 
-// `row_limit` bounds the rows, and the entries of the series. Maps and bits
-// stay the caller's and must outlive the scan. NULL with errno EINVAL (no key,
-// an operator without operands, more than 64 results waiting, no such column
-// or operation) or ENOMEM.
+// `row_limit` bounds the rows, and the entries of a series. Maps and bits stay
+// the caller's and must outlive the scan. NULL with errno EINVAL (no key, an
+// operator without operands, more than 64 results waiting, no such column or
+// operation) or ENOMEM.
 struct opd_scan *opd_scan_create(const struct opd_scan_key *keys, uint32_t key_count,
-                                 const struct opd_scan_test *tests, uint32_t test_count, int series,
+                                 const struct opd_scan_test *tests, uint32_t test_count,
                                  uint32_t row_limit);
 void opd_scan_destroy(struct opd_scan *scan);
 
@@ -96,9 +96,10 @@ int opd_scan_add(struct opd_scan *scan, const uint8_t *data, size_t size, uint32
 // The `limit` heaviest rows and those that weigh as much as the last of them;
 // 0: all. What is pointed to is valid until the next call. 0 or -ENOMEM.
 int opd_scan_rows(struct opd_scan *scan, uint32_t limit, struct opd_scan_rows *rows);
-// Of a scan with `series`: what the rows of these numbers have in each bucket.
-int opd_scan_series(struct opd_scan *scan, const uint32_t *numbers, uint32_t count,
-                    struct opd_scan_series *series);
+// Begins the series of the rows of these numbers: what is added from now on
+// counts for them alone, by bucket, and for the totals, which begin anew.
+int opd_scan_choose(struct opd_scan *scan, const uint32_t *numbers, uint32_t count);
+int opd_scan_series(struct opd_scan *scan, struct opd_scan_series *series);
 int opd_scan_totals(struct opd_scan *scan, struct opd_scan_totals *totals);
 
 #endif

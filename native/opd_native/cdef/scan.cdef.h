@@ -30,12 +30,12 @@ struct opd_scan_totals {
 struct opd_scan;
 struct opd_scan *opd_scan_create(const struct opd_scan_key *keys, uint32_t key_count,
                                  const struct opd_scan_test *tests, uint32_t test_count,
-                                 int series, uint32_t row_limit);
+                                 uint32_t row_limit);
 void opd_scan_destroy(struct opd_scan *scan);
 int opd_scan_events(struct opd_scan *scan, const uint32_t *map, uint32_t count);
 int opd_scan_add(struct opd_scan *scan, const uint8_t *data, size_t size, uint32_t sfile_columns,
                  uint32_t bucket);
 int opd_scan_rows(struct opd_scan *scan, uint32_t limit, struct opd_scan_rows *rows);
-int opd_scan_series(struct opd_scan *scan, const uint32_t *numbers, uint32_t count,
-                    struct opd_scan_series *series);
+int opd_scan_choose(struct opd_scan *scan, const uint32_t *numbers, uint32_t count);
+int opd_scan_series(struct opd_scan *scan, struct opd_scan_series *series);
 int opd_scan_totals(struct opd_scan *scan, struct opd_scan_totals *totals);
