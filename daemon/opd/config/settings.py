@@ -303,6 +303,42 @@ class PrivacySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     ] = "none"
 
 
+def _are_triggers(value: Any) -> str:
+    from opd.config.triggers import parse_triggers  # few have any
+    from opd.errors import ConfigError
+
+    try:
+        parse_triggers(value)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+class BurstSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Bursts at a high rate, asked for by opctl record or begun by a trigger."""
+
+    store_mib: Annotated[
+        int,
+        _says(
+            "MiB that one burst may store; then it ends, and keeps what it has.",
+            "MiB between 1 and 65536",
+            ge=1,
+            le=65536,
+        ),
+    ] = 256
+    trigger: Annotated[
+        tuple[dict[str, Any], ...],
+        _says(
+            "Bursts that begin by themselves, a table [[burst.trigger]] each: `when` (needed;"
+            " such as psi.cpu.some.avg10 > 40, load1 > 8, unit:nginx.service cpu > 1.5, the last"
+            " in cores), `hold` (it must be so for so long, 3s), `for` (30s), `rate` (4999 Hz),"
+            " `cooldown` (rest after it, 10m), `most_per_day` (12), `events`, `comm`.",
+            "tables with `when` and what else belongs to a trigger",
+            _are_triggers,
+        ),
+    ] = ()
+
+
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """How a Config came to be: what ``reload`` reads again, and who set what.
 
@@ -323,6 +359,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     sampling: SamplingSettings = SamplingSettings()
     store: StoreSettings = StoreSettings()
     governor: GovernorSettings = GovernorSettings()
+    burst: BurstSettings = BurstSettings()
     privacy: PrivacySettings = PrivacySettings()
     origin: Origin = Origin()
 
@@ -332,5 +369,6 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
     "sampling": SamplingSettings,
     "store": StoreSettings,
     "governor": GovernorSettings,
+    "burst": BurstSettings,
     "privacy": PrivacySettings,
 }

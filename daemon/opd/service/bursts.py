@@ -74,7 +74,11 @@ class _Running:
 class Bursts:
     """The daemon's bursts; any thread may call."""
 
-    def __init__(self, directory: Path, log: Callable[[], Logger]) -> None:
+    def __init__(
+        self, directory: Path, log: Callable[[], Logger], mark: Callable[[str], object]
+    ) -> None:
+        """``mark`` keeps a text in the store: of bursts that a trigger began."""
+        self._mark = mark
         self._directory = directory
         self._log = log
         self._lock = threading.Lock()
@@ -245,6 +249,11 @@ class Bursts:
 
     def _take(self, running: _Running, line: bytes) -> None:
         word: dict[str, Any] = json.loads(line)
+        if running.burst.origin and "progress" in word and not running.progress:
+            try:
+                self._mark(f"{running.burst.name}: {running.burst.origin}")
+            except OpdError as error:
+                self._log().warning("trigger.not_marked", reason=str(error))
         with running.changed:
             running.progress = word.get("progress", running.progress)
             running.result = word.get("result", running.result)

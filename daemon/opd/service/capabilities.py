@@ -88,6 +88,7 @@ def examine(
         _seccomp(proc),
         _pid_namespace(proc),
         _cgroup(proc),
+        _pressure(proc),
         _hugepages(sys),
         _numa(sys),
         _cpus(sys, cpus),
@@ -319,6 +320,20 @@ def _cgroup(proc: str) -> Finding:
     ok = unified
     remedy = "" if ok else "boot with systemd.unified_cgroup_hierarchy=1"
     return Finding("cgroup", ok=ok, detail=version, remedy=remedy)
+
+
+def _pressure(proc: str) -> Finding:
+    name = "pressure"
+    try:
+        Path(proc, "pressure/cpu").read_text()
+    except OSError as error:
+        return Finding(
+            name,
+            ok=False,
+            detail=f"{proc}/pressure/cpu: {error.strerror}: triggers on psi never fire",
+            remedy="take a kernel with CONFIG_PSI, booted with psi=1; or triggers on load",
+        )
+    return Finding(name, ok=True, detail="the kernel tells of it")
 
 
 def _hugepages(sys: str) -> Finding:

@@ -19,7 +19,7 @@ from opd.query.server import Server
 from opd.sampling.kernel import boot_id, kernel_build_id
 from opd.sampling.live import LiveSampling, this_host
 from opd.sampling.window import RunInfo
-from opd.service import crashes, governing, segments
+from opd.service import crashes, governing, segments, triggers
 from opd.service import log as logging
 from opd.service.answers import Answers
 from opd.service.bursts import Bursts
@@ -36,6 +36,7 @@ from opd.service.sessions import limits_of
 from opd.service.signals import Signals
 from opd.service.status import flat, published_stats
 from opd.service.stopwatch import Stopwatch
+from opd.service.triggers import Triggers
 from opd.service.windows import WindowLoop
 from opd.store.handover import WorkerLink
 from opd.store.segments.ask import Asker
@@ -107,7 +108,8 @@ class Daemon:
         self.stopwatch = Stopwatch()
         self.native_cost = NativeCost()
         self.governing = Governing(self)
-        self.bursts = Bursts(self.directory, lambda: self.log)
+        self.bursts = Bursts(self.directory, lambda: self.log, self._mark_trigger)
+        self.triggers = Triggers(self)
         self.answers = Answers(self)
         self._server = Server(
             config.daemon.endpoint,
@@ -163,6 +165,8 @@ class Daemon:
             watchdog = Watchdog(self._notifier, self.log, lambda: (self.sampling, self.loop))
             self.duties.add("watchdog", self._notifier.watchdog_s / TURNS_A_WATCHDOG, watchdog.turn)
         self.duties.add("governor", governing.EVERY_SECONDS, self.governing.tick)
+        if self.replay is None and self._config.burst.trigger:
+            self.duties.add("triggers", triggers.EVERY_SECONDS, self.triggers.tick)
         self.duties.add("memory", governing.MEMORY_EVERY_SECONDS, self.governing.memory_tick)
         self.duties.add("segments", segments.EVERY_S, self.segments.run)
         self.duties.add("sql", segments.EVERY_S, self.asker.reap)
@@ -337,6 +341,9 @@ class Daemon:
             self._server.publish("stats", published_stats(self.link.stats()))
         elif level != "info":
             self._server.publish("log", {"level": level, "event": event.kind, **event.fields})
+
+    def _mark_trigger(self, text: str) -> None:
+        self.link.request("mark", {"marks": [(time.time_ns(), "trigger", text)]})
 
     def end(self) -> None:
         """Begin to end: wakes the main thread."""

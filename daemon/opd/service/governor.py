@@ -6,6 +6,11 @@ over the budget too, the rate is lowered in one step to where the load seen
 would fit. It goes up again in small steps, each only when the load seen, taken
 for wholly due to the rate, would still fit well below the budget and has done so
 for ``HOLD_SECONDS``. A rate that had to be taken back soon doubles that time.
+
+Not all that opd does follows from the rate: a storm of processes has to be
+followed at any. When a step down saved next to nothing, the next one would too:
+the rate stays, the time over the budget is counted, and only after
+``HOLD_MOST_SECONDS`` it is tried again.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ AIM = 0.8  # of the budget, after a change
 DARE = 0.7  # of the budget: below it more is tried
 DOWN_MOST = 0.2
 UP_MOST = 1.5
+_FUTILE = 0.1  # of the usage: a step that would save less is not taken
 _NEARLY_ALL = 0.95
 _NO_CHANGE = 0.98
 
@@ -50,6 +56,7 @@ class Governor:
         self._rose = float("-inf")
         self._restless = float("-inf")  # when there last was too much for a higher rate
         self._hold = HOLD_SECONDS
+        self._before: tuple[float, float] | None = None  # share and usage before the last step down
 
     def forget(self) -> None:
         """The next observation is the first: what was between is nobody's load."""
@@ -88,12 +95,21 @@ class Governor:
         if self._debt < self._patience or now - self._changed < self._window:
             return None
         share = max(self.floor, self.share * max(DOWN_MOST, AIM * self.budget / self.usage))
-        if share > self.share * _NO_CHANGE:
+        if share > self.share * _NO_CHANGE or self._is_futile(now, share):
             self.over_seconds += elapsed
             return None
         if now - self._rose < HOLD_MOST_SECONDS:
             self._hold = min(2 * self._hold, HOLD_MOST_SECONDS)
+        self._before = (self.share, self.usage)
         return self._change(now, share)
+
+    def _is_futile(self, now: float, share: float) -> bool:
+        """Whether the last step down tells that one to ``share`` would save next to nothing."""
+        if self._before is None or now - self._changed > HOLD_MOST_SECONDS:
+            return False
+        share_before, usage_before = self._before
+        of_the_rate = max(usage_before - self.usage, 0.0) / (share_before - self.share)
+        return of_the_rate * (self.share - share) < _FUTILE * self.usage
 
     def _under(self, now: float) -> float | None:
         if self.share >= 1.0:
@@ -105,6 +121,7 @@ class Governor:
         step = min(UP_MOST, AIM * self.budget / self.usage) if self.usage else UP_MOST
         share = self.share * step
         self._rose = now
+        self._before = None
         return self._change(now, 1.0 if share >= _NEARLY_ALL else share)
 
     def _change(self, now: float, share: float) -> float:

@@ -23,6 +23,7 @@ NAMES = [
     "seccomp",
     "PID namespace",
     "cgroup",
+    "pressure",
     "hugepages",
     "NUMA",
     "CPUs",
@@ -101,6 +102,7 @@ def test_a_machine_with_everything(machine):
     machine.write("sys/kernel/security/lockdown", "[none] integrity confidentiality\n")
     machine.write("proc/self/status", "CapEff:\t000001ffffffffff\nSeccomp:\t0\n")
     machine.write("proc/self/cgroup", "0::/\n")
+    machine.write("proc/pressure/cpu", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")
     machine.write("proc/self/maps", "7ffd-7ffe r-xp 00000000 00:00 0  [vdso]\n")
     machine.link("proc/self/ns/pid", "pid:[4026531836]")
     machine.write("proc/cpuinfo", "flags\t\t: fpu ibs\n")
@@ -144,6 +146,8 @@ def test_a_machine_with_everything(machine):
         ("proc/self/status", "Seccomp:\t2\n", "seccomp", (True, "filter is active")),
         ("proc/self/cgroup", "1:cpu:/\n0::/x\n", "cgroup", (True, "hybrid")),
         ("proc/self/cgroup", "1:cpu:/\n", "cgroup", (False, "v1")),
+        ("proc/pressure/cpu", "some avg10=0\n", "pressure", (True, "tells")),
+        ("proc/pressure", "", "pressure", (False, "never fire")),
         ("proc/cpuinfo", "flags : ibs\n", "ibs_op", (False, "the kernel has no PMU")),
         ("proc/cpuinfo", "flags : hypervisor\n", "ibs_fetch", (False, "virtual machine")),
         ("proc/cpuinfo", "flags : hypervisor\n", "virtual machine", (True, "yes")),

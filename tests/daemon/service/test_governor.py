@@ -105,10 +105,29 @@ def test_the_rate_comes_back_in_steps_after_the_load():
     assert machine.run(3600, sampled=0.002) == [1.0] * 900
 
 
-def test_what_does_not_depend_on_the_rate_ends_at_the_floor_and_is_said():
-    """A fixed load over the budget goes to the floor and counts the time over it."""
-    machine = Machine(Governor(BUDGET, 0.1))
+def test_what_does_not_depend_on_the_rate_is_not_fought_with_it():
+    """A fixed load over the budget costs one step, and the time over it is counted."""
+    machine = Machine(Governor(BUDGET, 0.001))
     machine.run(600, fixed=0.03, sampled=0.001)
+    assert [share for _, share in machine.changes] == [machine.governor.share]
+    assert machine.governor.share >= 0.2
+    assert machine.governor.over_seconds > 400
+    machine.run(1200, fixed=0.001, sampled=0.001)
+    assert machine.governor.share == 1.0
+
+
+def test_a_load_of_both_kinds_goes_as_far_down_as_it_helps():
+    """The rate is lowered until what is left is not due to it."""
+    machine = Machine(Governor(BUDGET, 0.001))
+    machine.run(590, fixed=0.02, sampled=0.5)
+    assert 0.001 < machine.governor.share < 0.05
+    assert machine.governor.usage < 0.045
+
+
+def test_the_floor_is_never_passed():
+    """However heavy the load, the least share stays, and the time over the budget is counted."""
+    machine = Machine(Governor(BUDGET, 0.1))
+    machine.run(600, sampled=10.0)
     assert machine.governor.share == 0.1
     assert machine.governor.over_seconds > 300
 
