@@ -211,8 +211,11 @@ class LiveSampling:
         return list(_image_infos(self._sampler.take_images()))
 
     def take_cgroups(self) -> list[CgroupInfo]:
-        """Take cgroups first seen, or mentioned for the last time, since the last call."""
-        return cgroup_infos(self._sampler.take_cgroups())
+        """Take all cgroups first seen, or mentioned for the last time, since the last call."""
+        infos: list[CgroupInfo] = []
+        while some := self._sampler.take_cgroups():
+            infos += cgroup_infos(some)
+        return infos
 
     def cut(self, *, flush: bool = False) -> Window | None:
         """End the window now. None when the drain thread did not answer in time.

@@ -98,7 +98,7 @@ class WindowLoop:
     def _send_images(self) -> None:
         while images := self._sampling.take_images():
             self._link.send_images(images)
-        while cgroups := self._sampling.take_cgroups():
+        if cgroups := self._sampling.take_cgroups():
             self._link.send_cgroups(cgroups)
 
     def _main(self) -> None:
