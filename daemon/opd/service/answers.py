@@ -73,6 +73,9 @@ class Answers:
 
                 status["cost"] = cost_of(daemon)
         status |= {"segments": daemon.segments.stats(), "sql": daemon.asker.stats()}
+        if held := status["store"]["held"]:
+            waiting = status["worker"]["waiting"]
+            problem = problem or f"the store takes no windows ({held}): {waiting} wait for it"
         return status | {"problem": problem} if problem else status
 
     def report(self, params: dict[str, Any]) -> dict[str, Any]:

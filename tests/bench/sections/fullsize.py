@@ -64,6 +64,8 @@ def run(context: Context) -> None:
     unaccounted = taken - report["total"] - lost
     context.figure("fullsize.unaccounted", unaccounted, "samples", "taken, not stored, not lost")
     context.figure("fullsize.answered", answers["ok"], "answers", f"{answers['failed']} failed")
+    waiting = int(during["worker"]["waiting"])
+    context.figure("fullsize.waiting", waiting, "windows", "kept in memory at the end of it")
     context.note(f"status while full: problem {during.get('problem', '')!r}, {during['worker']}")
     for text, count in collections.Counter(map(_said, lines)).most_common(8):
         context.note(f"said {count} times: {text}")
@@ -103,7 +105,7 @@ def _while_full(context: Context, opd: Opd, seconds: float) -> dict[str, Any]:
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
         context.progress(f"full for {left:.0f} s more")
-        for asked in (("status",), ("report", "--top", "5"), ("dump",)):
+        for asked in (("status",), ("report", "--top", "5")):
             done = opd.run_opctl(*asked)
             if done.returncode == 0:
                 answers["ok"] += 1

@@ -78,6 +78,8 @@ def _for_people(status: Mapping[str, Any]) -> dict[str, Any]:
     fields["messages"] = ", ".join(f"{n} {name}" for name, n in status["messages"].items())
     if text := _governor_text(status.get("governor") or {}):
         fields["governor"] = text
+    if status.get("problem"):
+        fields["problem"] = status["problem"]
     fields["quality"] = output.quality_text(status["quality"])
     return fields
 
