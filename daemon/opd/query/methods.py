@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from opd.config.nearest import did_you_mean
 from opd.errors import UnknownNameError, UsageError
 from opd.query import protocol
 
@@ -124,6 +123,8 @@ def find(name: str) -> Method:
     """The method ``name``. Raises UnknownNameError with the closest and all valid ones."""
     method = METHODS.get(name)
     if method is None:
+        from opd.config.nearest import did_you_mean  # for mistakes alone
+
         raise UnknownNameError(
             f"no method {name[:100]!r}{did_you_mean(name[:100], METHODS)}",
             hint=f"there are: {' '.join(METHODS)}",
@@ -141,6 +142,8 @@ def check(name: str, method: Method, params: dict[str, Any]) -> dict[str, Any]:
     for key, value in params.items():
         param = method.params.get(key)
         if param is None:
+            from opd.config.nearest import did_you_mean
+
             raise UnknownNameError(
                 f"{name} has no parameter {key[:100]!r}{did_you_mean(key[:100], method.params)}",
                 hint=f"it takes: {' '.join(method.params) or 'none'}",

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from opd.errors import StoreError, UnknownNameError
-from opd.events.catalogue import BY_NAME
 from opd.sampling.window import EventInfo, RunInfo
 
 if TYPE_CHECKING:
@@ -101,6 +100,8 @@ def find_event(name: str | None, runs: Sequence[Run]) -> EventInfo:
         return next(iter(events.values()))
     if name in events:
         return events[name]
+    from opd.events.catalogue import BY_NAME  # seldom asked, and answers have a budget
+
     # Also by what really runs, by its name without modifiers, or its other name.
     known = BY_NAME.get(name or "")
     meant = {name, known.name if known else name}

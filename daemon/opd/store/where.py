@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from opd.config.nearest import did_you_mean
 from opd.errors import UnknownNameError, UsageError
 from opd.store.keys import KEYS, MODES, KeyInfo, read_labels
 from opd.store.patterns import Pattern
@@ -139,6 +138,8 @@ class Where:
         self._skip()
         key = KEYS.get(name.lower())
         if key is None:
+            from opd.config.nearest import did_you_mean  # for mistakes alone
+
             self.fail(
                 start,
                 f"unknown key {name!r}{did_you_mean(name, KEYS)}",
