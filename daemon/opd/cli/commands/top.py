@@ -118,7 +118,9 @@ def _live(arguments: argparse.Namespace, client: Client) -> None:
                 last = answer
                 draw()
     if last is not None:
-        rows.print_report(rows.with_rows(last), "table", rows.keys_of(last))
+        title, lines = _lines(last, console.width, console.height)
+        for line in (*title, *lines):
+            output.write(line[: console.width])
 
 
 class _Resizes:
@@ -149,6 +151,18 @@ def _view(answer: Mapping[str, Any], width: int, height: int) -> Any:
     from rich.console import Group
     from rich.text import Text
 
+    title, lines = _lines(answer, width, height)
+    styles = [*("dim" for _line in title), "bold", *("" for _line in lines[1:])]
+    return Group(
+        *(
+            Text(line, style=style, no_wrap=True, overflow="ellipsis")
+            for line, style in zip([*title, *lines], styles, strict=True)
+        )
+    )
+
+
+def _lines(answer: Mapping[str, Any], width: int, height: int) -> tuple[list[str], list[str]]:
+    """What stands above the table, and the table, as many rows as fit."""
     keys = rows.keys_of(answer)
     shown = rows.with_rows(answer)
     title = [output.clean(line) for line in rows.header(shown)]
@@ -171,13 +185,7 @@ def _view(answer: Mapping[str, Any], width: int, height: int) -> Any:
         .rstrip()
         for row in table
     ]
-    styles = [*("dim" for _line in title), "bold", *("" for _line in lines[1:])]
-    return Group(
-        *(
-            Text(line, style=style, no_wrap=True, overflow="ellipsis")
-            for line, style in zip([*title, *lines], styles, strict=True)
-        )
-    )
+    return title, lines
 
 
 def _interval(text: str) -> float:
