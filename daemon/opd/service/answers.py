@@ -68,6 +68,7 @@ class Answers:
                 quality=quality,
                 governor=daemon.governing.stats(),
             )
+            status["burst"] = daemon.bursts.view()["running"]
             if params.get("cost"):
                 from opd.service.cost import cost_of
 

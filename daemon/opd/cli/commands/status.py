@@ -76,6 +76,8 @@ def _for_people(status: Mapping[str, Any]) -> dict[str, Any]:
         fields["cost"] = f"{status['ns_per_sample']:.0f} ns a sample"
     fields["memory"] = f"{output.size_text(status['pss_bytes'])} (PSS)"
     fields["messages"] = ", ".join(f"{n} {name}" for name, n in status["messages"].items())
+    if burst := status.get("burst"):
+        fields["burst"] = f"{burst['session']}, {burst['asked_seconds']:g} s"
     if text := _governor_text(status.get("governor") or {}):
         fields["governor"] = text
     if status.get("problem"):
