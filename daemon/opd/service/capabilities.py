@@ -319,7 +319,13 @@ def _cgroup(proc: str) -> Finding:
     )
     ok = unified
     remedy = "" if ok else "boot with systemd.unified_cgroup_hierarchy=1"
-    return Finding("cgroup", ok=ok, detail=version, remedy=remedy)
+    labels = {
+        "v2": "units and containers are exact",
+        "hybrid": "units and containers are exact where v2 places them, else read from /proc",
+        "v1": "units and containers are read from /proc",
+    }.get(version, "")
+    detail = f"{version}: {labels}" if labels else version
+    return Finding("cgroup", ok=ok, detail=detail, remedy=remedy)
 
 
 def _pressure(proc: str) -> Finding:
