@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from opd.events import EventRequest
     from opd_native.pipeline import NativeCgroup, NativeImage, NativeWindow
 
+# More between two looks is a clock that was set, not one that is disciplined.
+_CLOCK_STEP_NS = 500_000_000
 STACK_DEPTH_DEFAULT = 127
 
 
@@ -231,9 +233,13 @@ class LiveSampling:
             end, end_monotonic = time.time_ns(), time.monotonic_ns()
             stats = self._sampler.stats()
             quality = self._quality(native, stats, end_monotonic - self._window_start_monotonic)
-            # The wall clock may have been set back: a window never ends before it starts.
+            elapsed = end_monotonic - self._window_start_monotonic
             window = make_window(
-                native, self._sequence, self._window_start, max(end, self._window_start), quality
+                native,
+                self._sequence,
+                self._window_start,
+                end_of_window(self._window_start, end, elapsed),
+                quality,
             )
             window.event_quality = self._event_quality(native)
             self._sequence += 1
@@ -295,6 +301,23 @@ class LiveSampling:
             "elapsed_ns": elapsed_ns * cpus,
         }
         return quality | {GOVERNED: given_up * cpus} if given_up else quality
+
+
+def end_of_window(start_ns: int, now_ns: int, elapsed_ns: int) -> int:
+    """When a window ends by the wall clock, after so long by the clock that nobody sets.
+
+    When the wall clock was set meanwhile, or the machine slept, it ends where
+    it would have: no window lasts for hours or ends before it starts, and the
+    next one begins at the new time.
+
+    >>> end_of_window(0, 10_000_000_001, 10_000_000_000)
+    10000000001
+    >>> end_of_window(0, -3_590_000_000_000, 10_000_000_000)
+    10000000000
+    """
+    if abs(now_ns - start_ns - elapsed_ns) > _CLOCK_STEP_NS:
+        return start_ns + elapsed_ns
+    return max(now_ns, start_ns)
 
 
 def make_window(

@@ -19,7 +19,7 @@ from opd.query.server import Server
 from opd.sampling.kernel import boot_id, kernel_build_id
 from opd.sampling.live import LiveSampling, this_host
 from opd.sampling.window import RunInfo
-from opd.service import crashes, governing, segments, triggers
+from opd.service import crashes, governing, machine, segments, triggers
 from opd.service import log as logging
 from opd.service.answers import Answers
 from opd.service.bursts import Bursts
@@ -170,6 +170,7 @@ class Daemon:
         self.duties.add("memory", governing.MEMORY_EVERY_SECONDS, self.governing.memory_tick)
         self.duties.add("segments", segments.EVERY_S, self.segments.run)
         self.duties.add("sql", segments.EVERY_S, self.asker.reap)
+        self.duties.add("machine", machine.EVERY_S, machine.MachineWatch(self.link).turn)
         while not self.ending.is_set():
             for name in signals.wait(self.duties.wait_s()):
                 self._on_signal(name)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from opd.errors import OperationFailedError, ProtocolError, StoreError
 from opd.store import messages
 from opd.store.linkstats import LinkEvent, link_stats
-from opd.store.outbox import Fate, Outbox
+from opd.store.outbox import Fate, Outbox, close_all
 from opd.store.requests import error_of
 from opd.store.start import start_worker
 
@@ -182,7 +182,7 @@ class WorkerLink:
         with self._changed:
             if self._closing:
                 raise OperationFailedError("opd is ending")
-            self._outbox.add_request(request)
+            self._outbox.add_request(request, awaited=True)
         self._wake()
         with self._changed:
             self._changed.wait_for(lambda: self._outbox.has_reply(request.id), timeout)
@@ -197,6 +197,13 @@ class WorkerLink:
         if reply.code:
             raise error_of(reply)
         return reply.result
+
+    def post(self, what: str, params: dict[str, Any]) -> None:
+        """As ``request``, without waiting: what becomes of it nobody is told."""
+        with self._changed:
+            request = messages.Request(os.urandom(8).hex(), what, params)
+            self._outbox.add_request(request, awaited=False)
+        self._wake()
 
     def stats(self) -> dict[str, object]:
         """Counters of the link and the worker's last report, see opd.store.linkstats."""
@@ -360,7 +367,7 @@ class WorkerLink:
                 self._hang_up()
                 return
             # Files go with the first byte.
-            _close_all(files)
+            close_all(files)
             self._sending[0] = (data[sent:], files)
             if sent == len(data):
                 del self._sending[0]
@@ -374,7 +381,7 @@ class WorkerLink:
             return False
         except OSError:
             data, files = b"", []
-        _close_all(files)
+        close_all(files)
         if not data:
             self._hang_up()
             return False
@@ -440,7 +447,7 @@ class WorkerLink:
         self._child, self._child_fd = None, -1
         self._hang_up()
         for _data, files in self._sending:
-            _close_all(files)
+            close_all(files)
         self._sending = []
         crashed = status != 0 and -status not in _SENT_SIGNALS
         with self._changed:
@@ -474,10 +481,3 @@ class WorkerLink:
             except Exception:  # noqa: BLE001 - the link goes on; stats() shows it
                 with self._changed:
                     self._outbox.counters["callback_errors"] += 1
-
-
-def _close_all(files: list[int]) -> None:
-    for fd in files:
-        with contextlib.suppress(OSError):
-            os.close(fd)
-    files.clear()

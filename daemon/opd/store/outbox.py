@@ -132,9 +132,10 @@ class Outbox:
         ):
             self._queue.append(Parcel(self.run, word))
 
-    def add_request(self, request: messages.Request) -> None:
+    def add_request(self, request: messages.Request, *, awaited: bool) -> None:
         """Something to do after the windows that wait; ``take_reply`` when ``has_reply``."""
-        self._replies[request.id] = None
+        if awaited:
+            self._replies[request.id] = None
         self._queue.append(Parcel(self.run, request))
 
     # ---- out
@@ -322,7 +323,7 @@ class Outbox:
     def abandon(self) -> None:
         """Nothing will be sent any more: count the windows, close the files."""
         for parcel in (*self._sent, *self._queue):
-            _close_all(parcel.files)
+            close_all(parcel.files)
             if isinstance(parcel.message, messages.Request):
                 words = "failed", "opd is ending"
                 self.reply(messages.Reply(parcel.message.id, {}, *words))
@@ -369,7 +370,7 @@ class Outbox:
             if parcel.files and isinstance(parcel.message, messages.Images):
                 self.counters["image_files_shed"] += len(parcel.files)
                 self._files_waiting -= len(parcel.files)
-                _close_all(parcel.files)
+                close_all(parcel.files)
                 for wire in parcel.message.images:
                     wire.file = False
 
@@ -381,7 +382,8 @@ def _size(window: Window) -> int:
     )
 
 
-def _close_all(files: list[int]) -> None:
+def close_all(files: list[int]) -> None:
+    """Close open files; the list is empty afterwards."""
     for fd in files:
         with contextlib.suppress(OSError):
             os.close(fd)
