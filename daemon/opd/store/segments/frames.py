@@ -1,4 +1,4 @@
-"""Stacks of the window log as numpy columns: their frames, identities and names."""
+"""Stacks of the window log as numpy columns: the images and names of their frames."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from opd.store.blocks import unpack
 from opd.store.dictionary import FRAME_COLUMNS, STACK_COLUMNS
 from opd.store.segments.distinct import distinct
 from opd.store.segments.windowlog import numbers
-from opd_native.identity import SIZE, stack_identities
 
 if TYPE_CHECKING:
     import sqlite3
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.int64]
 
-_NOBODY = bytes(SIZE)
 # Deeper than any stack that a kernel hands out (1024 by sysctl, and our own limit below it).
 _DEEPEST = 1 << 12
 
@@ -37,9 +35,7 @@ class Stacks(NamedTuple):
     number: Numbers
     flags: Numbers
     start: Numbers
-    identity: bytes
     image: Numbers
-    address: NDArray[np.uint64]
     name: Numbers
     missing: int
 
@@ -68,15 +64,13 @@ def read_stacks(connection: sqlite3.Connection, wanted: Numbers) -> Stacks:
         frames = flat[np.repeat(first[at] + length - 1, length) - steps]
     else:
         frames = np.empty(0, np.int64)
-    image, address, name = _frames(connection, frames)
+    image, name = _frames(connection, frames)
     shown = np.where(found, flags[at] if len(flags) else 0, 0)
     return Stacks(
         number=wanted,
         flags=shown,
         start=start,
-        identity=_identities(connection, shown, start, image, address),
         image=image,
-        address=address,
         name=name,
         missing=int(len(wanted) - found.sum()),
     )
@@ -117,65 +111,22 @@ def _stack_frames(
     return _joined(known), _joined(flags), length, flat
 
 
-def _frames(
-    connection: sqlite3.Connection, wanted: Numbers
-) -> tuple[Numbers, NDArray[np.uint64], Numbers]:
-    """Image, ELF address and name of each of the frames; 0 for one that is missing."""
+def _frames(connection: sqlite3.Connection, wanted: Numbers) -> tuple[Numbers, Numbers]:
+    """Image and name of each of the frames; 0 for one that is missing."""
     used, which = distinct(wanted)
-    known, images, addresses, names = [], [], [], []
+    known, images, names = [], [], []
     for first, columns in _blocks(connection, "frames", FRAME_COLUMNS, used):
-        image, step, _caller, name, _raw, _kind = columns
+        image, _step, _caller, name, _raw, _kind = columns
         known.append(first + np.arange(len(image)))
         images.append(image)
-        addresses.append(_addresses(image, step.astype(np.uint64)))
         names.append(name)
     number, image, name = _joined(known), _joined(images), _joined(names)
-    address = np.concatenate(addresses) if addresses else np.empty(0, np.uint64)
     if not len(number):
         nothing = np.zeros(len(wanted), np.int64)
-        return nothing, nothing.astype(np.uint64), nothing
+        return nothing, nothing
     at = np.minimum(np.searchsorted(number, used), len(number) - 1)
     found = number[at] == used
-    return (
-        np.where(found, image[at], 0)[which],
-        np.where(found, address[at], np.uint64(0))[which],
-        np.where(found, name[at], 0)[which],
-    )
-
-
-def _addresses(image: Numbers, step: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Addresses from differences (modulo 2**64) to the one before, where that is of the same image.
-
-    >>> _addresses(np.array([7, 7, 8]), np.array([100, 5, 3], np.uint64)).tolist()
-    [100, 105, 3]
-    """
-    if not len(image):
-        return step
-    begins = np.concatenate(([True], image[1:] != image[:-1]))
-    sums = np.cumsum(step, dtype=np.uint64)
-    at = np.flatnonzero(begins)
-    base = sums[at] - step[at]
-    addresses: NDArray[np.uint64] = sums - base[np.cumsum(begins) - 1]
-    return addresses
-
-
-def _identities(
-    connection: sqlite3.Connection,
-    flags: Numbers,
-    start: Numbers,
-    image: Numbers,
-    address: NDArray[np.uint64],
-) -> bytes:
-    """16 bytes a stack, the same on every host."""
-    known = dict(connection.execute("SELECT id, identity FROM images"))
-    used, index = distinct(image)
-    return stack_identities(
-        flags.astype(np.uint8).tobytes(),
-        start.astype(np.uint32).tobytes(),
-        index.astype(np.uint32).tobytes(),
-        address.tobytes(),
-        [bytes(known.get(number, _NOBODY)) for number in used.tolist()],
-    )
+    return np.where(found, image[at], 0)[which], np.where(found, name[at], 0)[which]
 
 
 def _blocks(

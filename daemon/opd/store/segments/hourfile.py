@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,7 +12,7 @@ import msgspec
 from opd import __version__
 from opd.errors import OperationFailedError, StoreError
 from opd.store.database import snapshot
-from opd.store.schema import IMAGE_DELETED, QUALITY_COLUMNS, VERSION
+from opd.store.schema import QUALITY_COLUMNS, VERSION
 from opd.store.segments import duck
 from opd.store.segments.files import SPILL_NAME, segment_name, unfinished_name
 from opd.store.segments.footer import (
@@ -25,7 +26,7 @@ from opd.store.segments.footer import (
     read_columns,
 )
 from opd.store.segments.plan import quality_columns
-from opd.store.segments.samples import StackNumbers, read_chunk
+from opd.store.segments.samples import StackNumbers, Words, read_chunk
 
 if TYPE_CHECKING:
     import sqlite3
@@ -36,26 +37,29 @@ if TYPE_CHECKING:
     from opd.store.segments.samples import Window
 
 # What DuckDB may use of the limit: numpy's columns need the rest.
-_SHARE = 0.4
+_SHARE = 0.25
 _SPILL_MIB = 2048
 # Windows read at once, by the bytes of their blocks: three or four make a row, and a
 # row takes some 300 bytes on its way.
-_CHUNK_BYTES = 1 << 18
-_ROW_GROUP = 1 << 18
+_CHUNK_BYTES = 1 << 17
+_ROW_GROUP = 1 << 17
 # 9 against 3: a tenth smaller for a tenth of a second an hour.
 _LEVEL = 9
 _ASKED_AT_ONCE = 500
 
 # Version 1 of Parquet's encodings: every engine reads them.
 _COPY = """
-COPY (SELECT * FROM hour) TO '{path}' (
+COPY ({rows}) TO '{path}' (
   FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL {level}, PARQUET_VERSION v1,
-  ROW_GROUP_SIZE {rows}, KV_METADATA {{{texts}}}
+  ROW_GROUP_SIZE {size}, KV_METADATA {{{texts}}}
 )
 """
 
-_IMAGE_COLUMNS = ("path", "kind", "build_id", "identity", "deleted")
+_IMAGE_COLUMNS = ("path", "build_id")
 _WINDOW_COLUMNS = ("sequence", "start_ns", "end_ns", *QUALITY_COLUMNS)
+
+# Fields of About that are sums over chunks.
+_COUNTED = ("rows", "samples", "weight", "stacks", "damaged", "missing_stacks")
 
 Columns = dict[str, list[Any]]
 
@@ -95,14 +99,9 @@ class HourFile:
         """Write it; what it is now. OperationFailedError says why it could not be."""
         try:
             with snapshot(self._store):
-                texts = self._fill()
-            settings = {
-                "path": str(self._part).replace("'", "''"),
-                "level": _LEVEL,
-                "rows": _ROW_GROUP,
-                "texts": ", ".join(f"'{name}': {_quoted(text)}" for name, text in texts.items()),
-            }
-            self._duck.execute(_COPY.format(**settings))
+                texts, words = self._fill()
+            with duck.registered(self._duck, words.tables()):
+                self._duck.execute(self._copy(texts))
             about = self._check(texts[ABOUT])
             _sync(self._part)
             self._part.replace(self._path)
@@ -121,38 +120,57 @@ class HourFile:
             "rewritten": self._hour.before is not None,
         }
 
+    def _copy(self, texts: dict[str, str]) -> str:
+        """The statement that writes what was there before and what is new."""
+        run, before = self._hour.run, self._hour.before
+        rows = duck.named_rows("coded", _quoted(run.session), _quoted(run.run))
+        if before is not None:
+            path = _quoted(str(before.segment.path))
+            rows = f"SELECT * FROM read_parquet({path}) UNION ALL BY NAME {rows}"  # noqa: S608
+        return _COPY.format(
+            rows=rows,
+            path=str(self._part).replace("'", "''"),
+            level=_LEVEL,
+            size=_ROW_GROUP,
+            texts=", ".join(f"'{name}': {_quoted(text)}" for name, text in texts.items()),
+        )
+
     # ---- filling
 
-    def _fill(self) -> dict[str, str]:
-        """All rows into the table ``hour``; the file's texts."""
-        duck.create_samples(self._duck, "hour")
+    def _fill(self) -> tuple[dict[str, str], Words]:
+        """All that is new into the table ``coded``; the file's texts, and what the rows' are."""
+        duck.create_coded(self._duck)
         windows: Columns = {name: [] for name in _WINDOW_COLUMNS}
         images: Columns = {name: [] for name in _IMAGE_COLUMNS}
-        damaged = missing = 0
-        stack_numbers = StackNumbers()
+        counts = Counter[str]()
+        stack_numbers, words = StackNumbers(), Words(self._hour.run)
         before = self._hour.before
         if before is not None:
-            path = str(before.segment.path)
-            self._duck.execute("INSERT INTO hour SELECT * FROM read_parquet(?)", [path])
             stack_numbers = StackNumbers(before.about.stacks)
-            damaged, missing = before.about.damaged, before.about.missing_stacks
+            for name in _COUNTED:
+                counts[name] = getattr(before.about, name)
             windows = read_columns(before.segment.path, WINDOWS)
             images = read_columns(before.segment.path, IMAGES)
         used: set[int] = set()
         for some in self._chunks():
-            chunk = read_chunk(self._store, self._hour.run, some, stack_numbers)
-            duck.insert_chunk(self._duck, "hour", self._hour.run, chunk)
-            damaged += chunk.damaged
-            missing += chunk.missing
+            chunk = read_chunk(self._store, self._hour.run, some, stack_numbers, words)
+            duck.insert_coded(self._duck, chunk)
+            counts["rows"] += len(chunk.rows["stack"])
+            counts["samples"] += chunk.samples
+            counts["weight"] += chunk.weight
+            counts["damaged"] += chunk.damaged
+            counts["missing_stacks"] += chunk.missing
             used.update(chunk.images.tolist())
+        counts["stacks"] = stack_numbers.next
         self._add_windows(windows)
         self._add_images(images, used)
-        about = self._about(windows, stacks=stack_numbers.next, damaged=damaged, missing=missing)
-        return {
+        about = self._about(windows, {name: counts[name] for name in _COUNTED})
+        texts = {
             ABOUT: msgspec.json.encode(about).decode(),
             WINDOWS: json.dumps(_shortened(windows), separators=(",", ":")),
             IMAGES: json.dumps(images, separators=(",", ":")),
         }
+        return texts, words
 
     def _chunks(self) -> Iterator[list[Window]]:
         """The new windows, a bounded number of bytes at a time."""
@@ -191,33 +209,26 @@ class HourFile:
                     columns[name].append(value)
 
     def _add_images(self, columns: Columns, used: set[int]) -> None:
-        have = set(zip(columns["path"], columns["identity"], strict=True))
+        """Those that have a build-id: by it a file's names can be found anywhere."""
+        have = set(zip(columns["path"], columns["build_id"], strict=True))
         for some, marks in _asked(sorted(used)):
             rows = self._store.execute(
-                "SELECT text, kind, build_id, identity, flags FROM images"  # noqa: S608
-                f" JOIN names ON names.id = images.path WHERE images.id IN ({marks})",
+                "SELECT text, lower(hex(build_id)) FROM images JOIN names"  # noqa: S608
+                f" ON names.id = images.path WHERE build_id <> x'' AND images.id IN ({marks})",
                 some,
             )
-            for path, kind, build_id, identity, flags in rows:
-                if (path, identity.hex()) not in have:
-                    cells = (
-                        path,
-                        kind,
-                        build_id.hex(),
-                        identity.hex(),
-                        bool(flags & IMAGE_DELETED),
-                    )
-                    for name, cell in zip(_IMAGE_COLUMNS, cells, strict=True):
-                        columns[name].append(cell)
+            for path, build_id in rows:
+                if (path, build_id) not in have:
+                    columns["path"].append(path)
+                    columns["build_id"].append(build_id)
 
-    def _about(self, windows: Columns, *, stacks: int, damaged: int, missing: int) -> About:
+    def _about(self, windows: Columns, counts: dict[str, int]) -> About:
         run = self._hour.run
         boot, kind, origin, release, build_id, host, cpus, started, events = self._store.execute(
             "SELECT boot, kind, origin, kernel_release, kernel_build_id, host, cpus, started_ns,"
             " events FROM runs WHERE id = ?",
             (run.id,),
         ).fetchone()
-        rows, samples, weight = self._sums("hour")
         return About(
             schema=SCHEMA,
             opd=__version__,
@@ -236,33 +247,31 @@ class HourFile:
             started_ns=started,
             events=msgspec.msgpack.decode(events),
             windows=ranges_of(sorted(windows["sequence"])),
-            samples=samples,
-            weight=weight,
-            rows=rows,
-            stacks=stacks,
-            damaged=damaged,
-            missing_stacks=missing,
             quality={name: sum(windows[name]) for name in QUALITY_COLUMNS},
+            **counts,
         )
 
     # ---- checking
 
-    def _sums(self, source: str) -> tuple[int, int, int]:
-        """Rows, samples and weight."""
-        row = self._duck.execute(
-            "SELECT count(*), coalesce(sum(samples), 0), coalesce(sum(weight), 0)"  # noqa: S608
-            f" FROM {source}"
-        ).fetchone()
-        return (0, 0, 0) if row is None else (int(row[0]), int(row[1]), int(row[2]))
-
     def _check(self, text: str) -> About:
         """Read back what was written; OperationFailedError when it is something else."""
         about = read_about(self._part)
-        path = str(self._part).replace("'", "''")
-        if msgspec.json.encode(about).decode() != text or self._sums(f"read_parquet('{path}')") != (
-            *(about.rows, about.samples, about.weight),
+        read = self._duck.execute(
+            "SELECT count(*), coalesce(sum(samples), 0), coalesce(sum(weight), 0), count(frames),"
+            " count_if(len(frames) > 0 AND frames[1].symbol <> symbol) FROM read_parquet(?)",
+            [str(self._part)],
+        ).fetchone()
+        wanted = (about.rows, about.samples, about.weight)
+        # A stack that could not be read has no frames.
+        if read is None or (
+            msgspec.json.encode(about).decode() != text
+            or tuple(map(int, read[:3])) != wanted
+            or not about.stacks - about.missing_stacks <= read[3] <= about.stacks
+            or read[4]
         ):
-            raise OperationFailedError(f"{self._path}: what was written reads otherwise")
+            raise OperationFailedError(
+                f"{self._path}: what was written reads otherwise: {read}, not {wanted}"
+            )
         return about
 
 

@@ -35,8 +35,6 @@ _ASKED_AT_ONCE = 500
 _NAME_BITS = 32
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _SEEDS = (np.uint64(0xD1B54A32D192ED03), np.uint64(0x2545F4914F6CDD1D))
-_MODES = np.array(["user", "kernel"], object)
-_NOTHING = np.array([None], object)
 
 
 class Run(NamedTuple):
@@ -58,20 +56,17 @@ class Window(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Some windows of a run, as columns that DuckDB takes, one entry a row.
+    """Some windows of a run, as columns of numbers that DuckDB takes.
 
-    ``rows``: time (µs since 1970, UTC), seconds, event, comm, pid, tid and cpu
-    (-1: not separated), mode, image, symbol, cgroup, unit, container, samples,
-    weight, truncated, stack, and ``first``: the stack where the row is the first
-    of all chunks that has it, else -1. ``frames``, of stacks that are new:
-    stack, position (0: the leaf), symbol, image. ``missing``: stacks that could
-    not be read, ``damaged``: windows.
+    ``rows``, one entry a row: window, event, comm, pid, tid and cpu (-1: not
+    separated), mode, image, symbol, cgroup, samples, weight, truncated, stack,
+    and ``first``: the stack where the row is the first of all chunks that has
+    it, else -1. ``frames``, of stacks that are new, leaf first: stack, symbol,
+    image. ``missing``: stacks that could not be read, ``damaged``: windows.
     """
 
     rows: dict[str, Any]
     frames: dict[str, Any]
-    length: int
-    stacks: int
     samples: int
     weight: int
     missing: int
@@ -99,63 +94,132 @@ def read_chunk(
     run: Run,
     windows: Sequence[Window],
     stack_numbers: StackNumbers,
+    words: Words,
 ) -> Chunk:
-    """These windows of the run. Raises sqlite3.Error."""
+    """These windows of the run; ``words`` learns what its numbers mean. Raises sqlite3.Error."""
     log = read_log(connection, [window.id for window in windows])
     exact, which = distinct(log.rows.stack)
     stacks = read_stacks(connection, exact)
     functions = _Functions(connection, stacks, stack_numbers)
     kept, rows, stack = _aggregated(log.rows, functions.rank[which])
-    leaf, truncated = functions.leaf[which[kept]], functions.truncated[which[kept]]
+    leaf = functions.leaf[which[kept]]
     new = np.flatnonzero(stack >= functions.first)[::-1]
     firsts = np.empty(functions.new, np.int64)
     firsts[stack[new] - functions.first] = new  # the last one written is the first row
     first = np.full(len(stack), -1)
     first[firsts] = stack[firsts]
-    columns = (rows.comm, rows.image, leaf, functions.name, functions.path)
-    texts = _Texts(connection, columns)
-    at = np.searchsorted([window.id for window in windows], rows.window)
-    cgroup, unit, container = _cgroups(connection, rows.cgroup)
-    events = np.array([*run.events, UNKNOWN], object)
-    start_us = np.array([window.start_ns // 1000 for window in windows], np.int64)
-    seconds = np.array(
-        [round((window.end_ns - window.start_ns) / 1e9, 2) for window in windows], np.float64
+    words.learn(
+        connection,
+        windows,
+        names=(rows.comm, rows.image, leaf, functions.name, functions.path),
+        cgroups=rows.cgroup,
     )
+    small = {
+        "event": np.minimum(rows.event, len(run.events)),
+        "comm": rows.comm,
+        "pid": rows.pid,
+        "tid": rows.tid,
+        "cpu": rows.cpu,
+        "mode": rows.mode & 1,
+        "image": rows.image,
+        "symbol": leaf,
+        "cgroup": rows.cgroup,
+        "stack": stack,
+        "first": first,
+    }
     return Chunk(
         rows={
-            "time_us": start_us[at],
-            "seconds": seconds[at],
-            "event": events[np.minimum(rows.event, len(run.events))],
-            "comm": texts.of(rows.comm),
-            "pid": rows.pid,
-            "tid": rows.tid,
-            "cpu": rows.cpu,
-            "mode": _MODES[rows.mode & 1],
-            "image": texts.of(rows.image),
-            "symbol": texts.of(leaf),
-            "cgroup": cgroup,
-            "unit": unit,
-            "container": container,
+            **{name: column.astype(np.int32) for name, column in small.items()},
+            "window": rows.window,
             "samples": rows.samples,
             "weight": rows.weight,
-            "truncated": truncated,
-            "stack": stack,
-            "first": first,
+            "truncated": functions.truncated[which[kept]],
         },
         frames={
-            "stack": functions.stack,
-            "position": functions.position,
-            "symbol": texts.of(functions.name),
-            "image": texts.of(functions.path),
+            "stack": functions.stack.astype(np.int32),
+            "symbol": functions.name.astype(np.int32),
+            "image": functions.path.astype(np.int32),
         },
-        length=len(stack),
-        stacks=functions.new,
         samples=int(rows.samples.sum()),
         weight=int(rows.weight.sum()),
         missing=stacks.missing,
         damaged=log.damaged,
         images=distinct(stacks.image)[0],
     )
+
+
+class Words:
+    """What the numbers in chunks mean: names, windows, cgroups, events."""
+
+    def __init__(self, run: Run) -> None:
+        self._events = [*run.events, UNKNOWN]
+        self._names: dict[int, str] = {}
+        self._windows: dict[int, Window] = {}
+        self._cgroups: dict[int, tuple[str | None, ...]] = {}
+
+    def learn(
+        self,
+        connection: sqlite3.Connection,
+        windows: Sequence[Window],
+        *,
+        names: Sequence[Numbers],
+        cgroups: Numbers,
+    ) -> None:
+        """Read those that are not known yet."""
+        self._windows.update((window.id, window) for window in windows)
+        used = distinct(np.concatenate(names))[0].tolist()
+        wanted = [number for number in used if number not in self._names]
+        self._names.update(dict.fromkeys(wanted, UNKNOWN))
+        for at in range(0, len(wanted), _ASKED_AT_ONCE):
+            some = wanted[at : at + _ASKED_AT_ONCE]
+            marks = ",".join("?" * len(some))
+            self._names.update(
+                connection.execute(f"SELECT id, text FROM names WHERE id IN ({marks})", some)  # noqa: S608
+            )
+        if cgroups.any():
+            self._cgroups.update(
+                (number, tuple(about))
+                for number, *about in connection.execute(
+                    "SELECT id, path, unit, container FROM cgroups"
+                )
+            )
+
+    def texts(self, numbers: Numbers) -> Texts:
+        """The name of each number."""
+        used, which = distinct(numbers)
+        texts: Texts = np.array([self._names[number] for number in used.tolist()], object)[which]
+        return texts
+
+    def tables(self) -> dict[str, dict[str, Any]]:
+        """All of them, as tables of columns: number and what it means."""
+        windows = list(self._windows.values())
+        cgroups = [(number, *about) for number, about in self._cgroups.items()]
+        return {
+            "word_names": {
+                "number": np.array(list(self._names), np.int32),
+                "text": np.array(list(self._names.values()), object),
+            },
+            "word_events": {
+                "number": np.arange(len(self._events), dtype=np.int32),
+                "text": np.array(self._events, object),
+            },
+            "word_windows": {
+                "number": np.array([window.id for window in windows], np.int64),
+                "time_us": np.array([window.start_ns // 1000 for window in windows], np.int64),
+                "seconds": np.array([_seconds(window) for window in windows], np.float64),
+            },
+            "word_cgroups": {
+                "number": np.array([row[0] for row in cgroups], np.int32),
+                "path": np.array([row[1] or None for row in cgroups], object),
+                "unit": np.array([row[2] or None for row in cgroups], object),
+                "container": np.array([row[3] or None for row in cgroups], object),
+            },
+        }
+
+
+def _seconds(window: Window) -> float:
+    """A window's length to a hundredth: most then have the same."""
+    return round((window.end_ns - window.start_ns) / 1e9, 2)
 
 
 class StackNumbers:
@@ -181,8 +245,7 @@ class _Functions:
     ``rank`` has for each exact stack the number of its functions'; new ones
     are numbered in order of their frames from the root, which puts like beside
     like. ``truncated`` and ``leaf`` (a name) are by exact stack. ``stack``,
-    ``position``, ``path`` and ``name`` have an entry a frame of the new ones,
-    leaf first.
+    ``path`` and ``name`` have an entry a frame of the new ones, leaf first.
     """
 
     def __init__(
@@ -212,8 +275,8 @@ class _Functions:
         lengths = length[shown]
         begins = np.cumsum(lengths) - lengths
         self.stack = np.repeat(np.arange(first, first + self.new), lengths)
-        self.position = np.arange(len(self.stack)) - np.repeat(begins, lengths)
-        frame = np.repeat(stacks.start[:-1][shown], lengths) + self.position
+        position = np.arange(len(self.stack)) - np.repeat(begins, lengths)
+        frame = np.repeat(stacks.start[:-1][shown], lengths) + position
         self.path = path[frame]
         self.name = stacks.name[frame]
         self.leaf = stacks.leaf_names(0)
@@ -279,43 +342,3 @@ def _aggregated(rows: Rows, stack: Numbers) -> tuple[Numbers, Rows, Numbers]:
         weight=np.add.reduceat(rows.weight[order], at),
     )
     return kept, summed, stack[kept]
-
-
-class _Texts:
-    """The texts of numbers of names."""
-
-    def __init__(self, connection: sqlite3.Connection, columns: Sequence[Numbers]) -> None:
-        self._numbers = distinct(np.concatenate(columns))[0]
-        wanted = self._numbers.tolist()
-        known: dict[int, str] = {}
-        for at in range(0, len(wanted), _ASKED_AT_ONCE):
-            some = wanted[at : at + _ASKED_AT_ONCE]
-            marks = ",".join("?" * len(some))
-            known.update(
-                connection.execute(f"SELECT id, text FROM names WHERE id IN ({marks})", some)  # noqa: S608
-            )
-        self._texts = np.array([known.get(number, UNKNOWN) for number in wanted], object)
-
-    def of(self, numbers: Numbers) -> Texts:
-        """The text of each; ``[unknown]`` where there is none."""
-        texts: Texts = self._texts[np.searchsorted(self._numbers, numbers)]
-        return texts
-
-
-def _cgroups(connection: sqlite3.Connection, numbers: Numbers) -> tuple[Texts, Texts, Texts]:
-    """Path, unit and container of each; None where it is not known."""
-    known: dict[int, tuple[str | None, ...]] = {}
-    if numbers.any():
-        known = {
-            number: tuple(about)
-            for number, *about in connection.execute(
-                "SELECT id, path, unit, container FROM cgroups"
-            )
-        }
-    used, which = distinct(numbers)
-    about = [known.get(number, (None, None, None)) for number in used.tolist()]
-    path, unit, container = (
-        np.array([row[column] or None for row in about], object)[which] if about else _NOTHING[:0]
-        for column in range(3)
-    )
-    return path, unit, container

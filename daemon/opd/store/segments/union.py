@@ -15,7 +15,7 @@ import numpy as np
 from opd.store.segments import duck
 from opd.store.segments.files import HOUR_NS
 from opd.store.segments.plan import Known, Owner, logged_hours, owners_of, unwritten
-from opd.store.segments.samples import StackNumbers, read_chunk, read_runs
+from opd.store.segments.samples import StackNumbers, Words, read_chunk, read_runs
 
 if TYPE_CHECKING:
     import sqlite3
@@ -129,8 +129,9 @@ class SampleTables:
     ) -> None:
         new = [window for window in windows if window.id not in self._loaded]
         for some in _some(new, _WINDOWS_AT_ONCE):
-            chunk = read_chunk(store, run, some, self._stacks)
-            duck.insert_chunk(self._duck, "internal.logged", run, chunk, owner=run.id)
+            words = Words(run)
+            chunk = read_chunk(store, run, some, self._stacks, words)
+            duck.insert_named(self._duck, "internal.logged", run, chunk, words)
             self._damaged += chunk.damaged
             self._loaded.update((window.id, _Loaded(key, window.sequence)) for window in some)
 

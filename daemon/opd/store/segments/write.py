@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fcntl
+import gc
 import json
 import os
 import resource
@@ -41,6 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
     name_process("opd-segments")
     os.nice(_NICE)
     os.umask(0o027)
+    gc.disable()  # it lives for seconds, and what it makes is columns
     # numpy would start a thread a CPU for algebra that nobody does here.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     return_memory()

@@ -54,6 +54,20 @@ def sql(history, tmp_path):
     return Sql(history.directory, tmp_path)
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """Asks a store with an hour that is a segment and one that is not; it stays as it is."""
+    directory = tmp_path_factory.mktemp("shared")
+    history = History(directory / "store")
+    history.add_hours(1)
+    list(write_segments(history.directory))
+    history.add_hours(1, first=1)
+    history.close()
+    sql = Sql(history.directory, directory)
+    sql.history = history
+    return sql
+
+
 def change(history, statement):
     """Change the store behind the writer's back."""
     connection = sqlite3.connect(history.directory / "opd.db")
@@ -224,21 +238,21 @@ def test_an_engine_sees_what_was_stored_since(sql, history):
     assert sql(TOTALS) == [history.totals()]
 
 
-def test_every_documented_column_is_there_with_its_type(sql):
+def test_every_documented_column_is_there_with_its_type(shared):
     """As `opctl sql` lists them, so DESCRIBE does."""
     for name, table in TABLES.items():
-        got = [(row[0], row[1]) for row in sql(f"DESCRIBE {name}")]
+        got = [(row[0], row[1]) for row in shared(f"DESCRIBE {name}")]
         assert got == [(column, about.type) for column, about in table.columns.items()]
-    assert sql("SHOW TABLES") == [(name,) for name in sorted(TABLES)]
+    assert shared("SHOW TABLES") == [(name,) for name in sorted(TABLES)]
     assert len(describe()) == sum(len(table.columns) for table in TABLES.values())
 
 
-def test_an_answer_that_is_cut_says_so(sql):
+def test_an_answer_that_is_cut_says_so(shared):
     """By rows and by bytes; one that just fits is whole."""
-    assert sql.answer("FROM range(5)", rows=5)["truncated"] is False
-    cut = sql.answer("FROM range(6)", rows=5)
+    assert shared.answer("FROM range(5)", rows=5)["truncated"] is False
+    cut = shared.answer("FROM range(6)", rows=5)
     assert (cut["truncated"], cut["limit"], cut["rows"]["n"]) == (True, "rows", 5)
-    wide = sql.answer("SELECT repeat('x', 1000) FROM range(100)", bytes=10_000)
+    wide = shared.answer("SELECT repeat('x', 1000) FROM range(100)", bytes=10_000)
     assert (wide["truncated"], wide["limit"]) == (True, "bytes")
     assert 0 < wide["rows"]["n"] <= 10
 
@@ -264,23 +278,23 @@ VALUES = [
 
 
 @pytest.mark.parametrize(("expression", "value"), VALUES)
-def test_every_type_has_a_form_on_the_wire(sql, expression, value):
+def test_every_type_has_a_form_on_the_wire(shared, expression, value):
     """Numbers as numbers where they fit, times in ISO 8601, nested values as JSON."""
-    assert sql(f"SELECT {expression}") == [(value,)]
+    assert shared(f"SELECT {expression}") == [(value,)]
 
 
-def test_null_is_told_from_nothing(sql):
+def test_null_is_told_from_nothing(shared):
     """In numbers and texts."""
-    assert sql("SELECT * FROM (VALUES (1, 'a'), (NULL, NULL), (0, ''))") == [
+    assert shared("SELECT * FROM (VALUES (1, 'a'), (NULL, NULL), (0, ''))") == [
         (1, "a"),
         (None, None),
         (0, ""),
     ]
 
 
-def test_columns_of_one_name_are_told_apart(sql):
+def test_columns_of_one_name_are_told_apart(shared):
     """A row is a map by name."""
-    answer = sql.answer("SELECT 1 AS a, 2 AS a, 3 AS a")
+    answer = shared.answer("SELECT 1 AS a, 2 AS a, 3 AS a")
     assert [column["name"] for column in answer["rows"]["columns"]] == ["a", "a_2", "a_3"]
 
 
@@ -297,10 +311,10 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("query", "why"), WRONG)
-def test_a_wrong_query_is_the_askers_mistake(sql, query, why):
+def test_a_wrong_query_is_the_askers_mistake(shared, query, why):
     """With DuckDB's own words."""
     with pytest.raises(UsageError) as caught:
-        sql(query)
+        shared(query)
     assert why in str(caught.value)
 
 
@@ -361,17 +375,15 @@ ESCAPES = [
 
 
 @pytest.mark.parametrize("query", ESCAPES)
-def test_nothing_but_the_tables_can_be_reached(sql, history, query):
+def test_nothing_but_the_tables_can_be_reached(shared, query):
     """No file, no setting, no extension, no variable, nothing to write."""
-    history.add_hours(1)
-    list(write_segments(history.directory))
-    folder = history.directory / FOLDER
+    folder = shared.history.directory / FOLDER
     before = sorted(path.name for path in folder.iterdir())
     with pytest.raises(UsageError):
-        sql(query.replace("{folder}", str(folder)))
+        shared(query.replace("{folder}", str(folder)))
     assert sorted(path.name for path in folder.iterdir()) == before
-    assert sql(TOTALS) == [history.totals()]
-    assert sql("SELECT count(*) FROM windows") == [(len(history.hits),)]
+    assert shared(TOTALS) == [shared.history.totals()]
+    assert shared("SELECT count(*) FROM windows") == [(len(shared.history.hits),)]
 
 
 HUGE = [
@@ -382,17 +394,17 @@ HUGE = [
 
 
 @pytest.mark.parametrize("query", HUGE)
-def test_a_query_that_needs_too_much_is_refused_and_the_next_one_answered(sql, query):
+def test_a_query_that_needs_too_much_is_refused_and_the_next_one_answered(shared, query):
     """With what ran out."""
     with pytest.raises(OperationFailedError, match="needs more than it may have"):
-        sql(query)
-    assert sql("SELECT 42") == [(42,)]
+        shared(query)
+    assert shared("SELECT 42") == [(42,)]
 
 
-def test_explain_shows_the_plan(sql):
+def test_explain_shows_the_plan(shared):
     """Also with what it took."""
-    assert "SCAN" in str(sql("EXPLAIN SELECT * FROM windows")).upper()
-    assert sql("EXPLAIN ANALYZE SELECT count(*) FROM windows")
+    assert "SCAN" in str(shared("EXPLAIN SELECT * FROM windows")).upper()
+    assert shared("EXPLAIN ANALYZE SELECT count(*) FROM windows")
 
 
 def test_two_runs_and_two_events_are_kept_apart(history, tmp_path):

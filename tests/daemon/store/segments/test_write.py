@@ -188,7 +188,7 @@ def test_a_late_window_is_added_to_its_hour(history):
     assert rows(path, "sum(samples), sum(weight)") == [history.totals([0, 1, 2])]
     assert rows(path, "count(DISTINCT stack)") == rows(path, "count(frames)")
     images = read_columns(path, IMAGES_KEY)
-    assert len(images["path"]) == len(set(zip(images["path"], images["identity"], strict=True)))
+    assert len(images["path"]) == len(set(zip(images["path"], images["build_id"], strict=True)))
     assert write(history) == []
 
 
@@ -272,7 +272,7 @@ def test_stacks_that_cannot_be_read_are_counted(history):
     assert rows(path, "DISTINCT symbol") == [("[unknown]",)]
 
 
-def test_the_identities_are_those_of_the_store(history):
+def test_stacks_are_those_of_the_store(history):
     """Stacks read by numpy are those that the store's own reader gives, frame for frame."""
     np = pytest.importorskip("numpy")
     from opd.store.segments.frames import read_stacks
@@ -285,10 +285,13 @@ def test_the_identities_are_those_of_the_store(history):
         numbers = np.unique(log.rows.stack)
         names = dict(connection.execute("SELECT id, text FROM names"))
         got = read_stacks(connection, numbers)
+        paths = dict(connection.execute("SELECT id, path FROM images"))
         for at, stack in enumerate(reader.stacks(numbers.tolist())):
             first, last = got.start[at], got.start[at + 1]
-            assert got.identity[16 * at : 16 * at + 16] == stack.identity
-            assert got.address[first:last].tolist() == [frame.address for frame in stack.frames]
+            assert got.flags[at] == stack.flags
+            assert [names[paths[image]] for image in got.image[first:last].tolist()] == [
+                frame.image for frame in stack.frames
+            ]
             assert [names[name] for name in got.name[first:last].tolist()] == [
                 frame.name for frame in stack.frames
             ]
