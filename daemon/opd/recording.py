@@ -25,6 +25,7 @@ from opd.errors import OpdError, OperationFailedError, PermissionDeniedError, Us
 from opd.events import parse_cpu_list, parse_events, select_cpus
 from opd.events.catalogue import DEFAULT_HZ
 from opd.process import die_with, name_process, return_memory
+from opd.redaction import Redact  # noqa: TC001 - msgspec reads it
 from opd.sampling.kernel import boot_id, kernel_build_id
 from opd.sampling.live import LiveSampling, this_host
 from opd.sampling.window import RunInfo
@@ -71,6 +72,7 @@ class Burst(msgspec.Struct, frozen=True, kw_only=True):
     callchain: bool = True
     origin: str = ""
     store_bytes: int = STORE_BYTES_MOST
+    redact: Redact = "none"  # of paths, before they are stored
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -182,7 +184,7 @@ class _Recording:
                 self._add(pid)
             directory.mkdir(mode=0o750, parents=True, exist_ok=True)
             _refuse_known(directory, burst.name)
-            self._writer = StoreWriter(directory, Resolver)
+            self._writer = StoreWriter(directory, Resolver, redact=burst.redact)
         except BaseException:
             self.close()
             raise
@@ -254,6 +256,7 @@ class _Recording:
                     return FULL
             if self._burst.pids and self._sampling.sweep_targets() == 0:
                 return GONE
+            self._sampling.follow_processes()
             self._announce()
             if self._progress is not None:
                 self._progress(

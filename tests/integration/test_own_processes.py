@@ -130,3 +130,68 @@ def test_a_process_for_which_no_files_are_left_is_counted(place, start_daemon):
     finally:
         os.killpg(sleeping.pid, signal.SIGKILL)
         sleeping.wait()
+
+
+def test_a_reload_keeps_to_the_users_processes(place, start_daemon, burn, paranoid):
+    """SIGHUP with another event: the same processes, newly opened."""
+    burn(USER, "steady", 60)
+    folder = place.folder(f"reload{paranoid}", owner=USER)
+    settings = folder / "opd.toml"
+    settings.write_text('[sampling]\nevents = ["cpu-clock:499hz"]\n')
+    program = [*as_user(USER), place.python, "-m", "opd.cli.opd"]
+    daemon = start_daemon("--config", str(settings), program=program, directory=folder)
+    settings.write_text('[sampling]\nevents = ["task-clock:499hz"]\n')
+    daemon.process.send_signal(signal.SIGHUP)
+    until = time.monotonic() + 30
+    while "config.reloaded" not in daemon.log():
+        assert time.monotonic() < until, daemon.log()
+        time.sleep(0.05)
+    time.sleep(1)
+    daemon.ask("dump")
+    rows = daemon.ask("report", "-e", "task-clock", "--sort", "comm")["rows"]
+    assert "steady" in {row["comm"] for row in rows}
+    assert daemon.ask("status")["scope"] == "own"
+    assert daemon.stop() == 0
+
+
+def test_a_burst_takes_one_of_them(own_daemon, place, burn):
+    """`opctl record --pid` of a process of his own, by the user himself."""
+    process = burn(USER, "wanted", 60)
+    time.sleep(0.3)
+    arguments = ("record", "--pid", str(process.pid), "--for", "1s", "--name", "one")
+    done = place.opctl(USER, own_daemon.endpoint, *arguments)
+    assert done.returncode == 0, done.stderr
+    rows = own_daemon.ask("report", "--session", "one", "--sort", "comm,symbol")["rows"]
+    assert {row["comm"] for row in rows} == {"wanted"}
+    assert rows[0]["symbol"] == "plain_work"
+
+
+def test_by_default_all_is_in_the_users_own_directories(place, paranoid):
+    """Socket in $XDG_RUNTIME_DIR, history in ~/.local/state; opctl finds it by itself."""
+    home = place.folder(f"home{paranoid}", owner=USER, mode=0o700)
+    run = place.folder(f"run{paranoid}", owner=USER, mode=0o700)
+    environment = {"HOME": str(home), "XDG_RUNTIME_DIR": str(run), "PATH": os.environ["PATH"]}
+    words = [*as_user(USER), place.python, "-m"]
+    with (place.path / "log-of-user").open("wb") as log:
+        daemon = subprocess.Popen([*words, "opd.cli.opd"], env=environment, stderr=log)
+    try:
+        until = time.monotonic() + 30
+        while not (run / "opd/opd.sock").exists():
+            assert daemon.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        done = subprocess.run(
+            [*words, "opd.cli.opctl", "dump"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if Path("/run/opd/opd.sock").exists():
+            pytest.skip("the system's own opd runs here and is asked first")
+        assert done.returncode == 0, done.stderr
+        assert (home / ".local/state/opd/opd.db").exists()
+        assert (run / "opd").stat().st_mode & 0o777 == 0o750
+    finally:
+        daemon.terminate()
+        assert daemon.wait(30) == 0

@@ -12,7 +12,15 @@ from other_users import GROUP, OTHER_USER, SERVICE_CAPABILITIES, USER, as_user
 NOBODY = 65534
 # DESIGN's list; those that are not built yet are no methods.
 FOR_OWNERS = {"start", "stop", "reset", "save", "mark", "shutdown", "probe", "record"} & {*METHODS}
-PARAMETERS = {"save": {"name": "kept"}, "mark": {"text": "deploy"}}
+# How a burst that was begun is asked for and ended belongs to `record`.
+FOR_OWNERS |= {"record_poll", "record_stop"}
+PARAMETERS = {
+    "save": {"name": "kept"},
+    "mark": {"text": "deploy"},
+    "record": {"name": "burst", "seconds": 5},
+    "record_poll": {"session": "burst"},
+    "sql": {"query": "SELECT 1"},
+}
 # Needs a transfer or the right parameters to be more than a wrong request.
 NOT_PLAIN = {name for name in METHODS if name.startswith("import_")}
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from opd.recording import Burst
+    from opd.redaction import Redact
     from opd.service.log import Logger
 
 # A client that has not asked for so long is gone, and its burst ends.
@@ -75,11 +76,17 @@ class Bursts:
     """The daemon's bursts; any thread may call."""
 
     def __init__(
-        self, directory: Path, log: Callable[[], Logger], mark: Callable[[str], object]
+        self,
+        directory: Path,
+        log: Callable[[], Logger],
+        mark: Callable[[str], object],
+        *,
+        redact: Redact = "none",
     ) -> None:
         """``mark`` keeps a text in the store: of bursts that a trigger began."""
         self._mark = mark
         self._directory = directory
+        self._redact: Redact = redact
         self._log = log
         self._lock = threading.Lock()
         self._running: _Running | None = None
@@ -94,7 +101,7 @@ class Bursts:
         """
         from opd.recording import check  # its way in is heavy, and start-up has a budget
 
-        burst = check(burst)
+        burst = msgspec.structs.replace(check(burst), redact=self._redact)
         running = _Running(burst, lease)
         with self._lock:
             if self._closed:

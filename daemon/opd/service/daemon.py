@@ -108,7 +108,12 @@ class Daemon:
         self.stopwatch = Stopwatch()
         self.native_cost = NativeCost()
         self.governing = Governing(self)
-        self.bursts = Bursts(self.directory, lambda: self.log, self._mark_trigger)
+        self.bursts = Bursts(
+            self.directory,
+            lambda: self.log,
+            self._mark_trigger,
+            redact=config.privacy.redact,
+        )
         self.triggers = Triggers(self)
         self.answers = Answers(self)
         self._server = Server(
