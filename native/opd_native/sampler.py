@@ -173,6 +173,10 @@ class Sampler:
         """Take the images first seen since the last call; their fds are the caller's."""
         return take_images(self._pipeline)
 
+    def has_news(self) -> bool:
+        """Whether there are images or cgroups to take."""
+        return bool(lib.opd_pipeline_has_news(self._pipeline))
+
     def take_cgroups(self) -> list[NativeCgroup]:
         """Take the cgroups first seen, and those never mentioned again, since the last call."""
         return take_cgroups(self._pipeline)

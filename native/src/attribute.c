@@ -67,13 +67,15 @@ is_idle(const struct opd_pipeline *pipeline, uint64_t ip)
     return low < pipeline->idle_count && pipeline->idle_starts[low] <= ip;
 }
 
-// Walks the chain into pipeline->frames; the first word is the flags' place.
-static uint32_t
-build_stack(struct opd_pipeline *pipeline, const struct opd_record *record, bool kernel,
-            const struct opd_maps *maps, struct opd_memo *memo)
+// Walks the chain into `words`: the flags, then the frames.
+static void
+build_stack(const struct opd_pipeline *pipeline, struct opd_hit *hit, uint32_t *words)
 {
-    // One spare frame in front gives the flag word its place, 8 bytes unused.
-    struct opd_frame *frames = &pipeline->frames[1];
+    const struct opd_record *record = hit->record;
+    const struct opd_maps *maps = hit->maps;
+    struct opd_memo *memo = &hit->memo;
+    struct opd_frame *frames = (struct opd_frame *)(words + 1);
+    bool kernel = hit->kernel;
     uint32_t count = 0, flags = kernel ? STACK_HAS_KERNEL : STACK_HAS_USER;
     uint64_t address = record->u.sample.ip;
     memo->image = resolve(pipeline, maps, kernel, &address);
@@ -128,8 +130,7 @@ build_stack(struct opd_pipeline *pipeline, const struct opd_record *record, bool
     if (memo->degraded & DEGRADED_TRUNCATED)
         flags |= STACK_TRUNCATED;
 
-    struct opd_intern *stacks = pipeline->tables[pipeline->active].stacks;
-    uint32_t *words = (uint32_t *)frames - 1;
+    const struct opd_intern *stacks = pipeline->tables[pipeline->active].stacks;
     words[0] = flags;
     // The last eighth of the table is kept for stacks cut to their leaf, so
     // that a storm of distinct stacks costs depth, not samples.
@@ -142,7 +143,9 @@ build_stack(struct opd_pipeline *pipeline, const struct opd_record *record, bool
         words[0] |= STACK_TRUNCATED;
         count = 1;
     }
-    return opd_intern_put(stacks, words, 4 + count * (uint32_t)sizeof *frames, NULL);
+    hit->words = words;
+    hit->length = 4 + count * (uint32_t)sizeof *frames;
+    hit->hash = opd_intern_fetch(stacks, words, hit->length);
 }
 
 static uint64_t
@@ -199,106 +202,221 @@ number_of(const struct opd_pipeline *pipeline, struct opd_tables *tables,
     return number;
 }
 
-void
-opd_attribute_sample(struct opd_pipeline *pipeline, unsigned event, const struct opd_record *record)
+// Whose sample it is. NULL for the idle task, and where the tables are full.
+static const struct opd_thread *
+thread_of(struct opd_pipeline *pipeline, const struct opd_record *record)
 {
-    struct opd_tables *tables = &pipeline->tables[pipeline->active];
-    struct opd_window_counts *counts = &tables->counts;
-    struct opd_event_counts *of_event = &tables->events[event];
-    bool kernel = mode_is_kernel(record);
-
-    if (record->time != 0) {
-        if (counts->first_time == 0 || record->time < counts->first_time)
-            counts->first_time = record->time;
-        if (record->time > counts->last_time)
-            counts->last_time = record->time;
+    bool known = true;
+    if (record->pid == 0)
+        return NULL;
+    const struct opd_thread *thread =
+        opd_spaces_thread(pipeline->spaces, record->pid, record->tid, &known);
+    if (!known && pipeline->proc_root != NULL && (int32_t)record->pid > 0) {
+        // No record told of it (its FORK was lost): ask, once.
+        opd_pipeline_snapshot_one(pipeline, record->pid);
+        thread = opd_spaces_thread(pipeline->spaces, record->pid, record->tid, &known);
     }
-    if (record->pid == 0 && kernel && !pipeline->options.keep_idle &&
+    return thread;
+}
+
+// Whether the sample counts at all.
+static bool
+counts_at_all(struct opd_pipeline *pipeline, const struct opd_hit *hit)
+{
+    struct opd_window_counts *counts = &pipeline->tables[pipeline->active].counts;
+    const struct opd_record *record = hit->record;
+    if (record->pid == 0 && hit->kernel && !pipeline->options.keep_idle &&
         is_idle(pipeline, record->u.sample.ip)) {
         counts->idle++;
-        return;
+        return false;
     }
-
-    bool known = true;
-    const struct opd_thread *thread = NULL;
-    if (record->pid != 0) {
-        thread = opd_spaces_thread(pipeline->spaces, record->pid, record->tid, &known);
-        if (!known && pipeline->proc_root != NULL && (int32_t)record->pid > 0) {
-            // No record told of it (its FORK was lost): ask, once.
-            opd_pipeline_snapshot_one(pipeline, record->pid);
-            thread = opd_spaces_thread(pipeline->spaces, record->pid, record->tid, &known);
-        }
-    }
-    if (pipeline->filter != NULL &&
-        !opd_filter_passes(pipeline->filter, pipeline->spaces, thread, record->pid, record->tid)) {
+    if (pipeline->filter != NULL && !opd_filter_passes(pipeline->filter, pipeline->spaces,
+                                                       hit->thread, record->pid, record->tid)) {
         counts->filtered++;
+        return false;
+    }
+    return true;
+}
+
+static void
+note_time(struct opd_window_counts *counts, uint64_t time)
+{
+    if (time == 0)
+        return;
+    if (counts->first_time == 0 || time < counts->first_time)
+        counts->first_time = time;
+    if (time > counts->last_time)
+        counts->last_time = time;
+}
+
+static struct opd_memo *
+memo_of(struct opd_pipeline *pipeline, uint64_t key)
+{
+    return &pipeline->memo[key >> 32 & (MEMO_SIZE - 1)];
+}
+
+// First step: the samples' threads and keys, until one whose thread is not
+// known yet: to make it may change what the others' steps rely on. Returns
+// how many samples were looked at; *hits of them go on.
+static unsigned
+begin(struct opd_pipeline *pipeline, const uint32_t *events, const struct opd_record *records,
+      unsigned count, unsigned *hits)
+{
+    struct opd_window_counts *counts = &pipeline->tables[pipeline->active].counts;
+    unsigned done = 0;
+    *hits = 0;
+    for (; done < count; done++) {
+        const struct opd_record *record = &records[done];
+        struct opd_hit *hit = &pipeline->hits[*hits];
+        const struct opd_thread *thread =
+            record->pid != 0 ? opd_spaces_find(pipeline->spaces, record->pid, record->tid) : NULL;
+        if (thread == NULL && record->pid != 0) {
+            if (*hits > 0)
+                break;
+            thread = thread_of(pipeline, record);
+        }
+        *hit = (struct opd_hit){.record = record,
+                                .thread = thread,
+                                .maps = thread != NULL ? opd_thread_maps(thread) : NULL,
+                                .event = (uint16_t)events[done],
+                                .kernel = mode_is_kernel(record)};
+        note_time(counts, record->time);
+        if (!counts_at_all(pipeline, hit))
+            continue;
+        hit->key = chain_key(pipeline, record, hit->kernel, hit->maps);
+        __builtin_prefetch(memo_of(pipeline, hit->key));
+        ++*hits;
+    }
+    return done;
+}
+
+// Second step: known chains, and the stacks of the others.
+static void
+find_stack(struct opd_pipeline *pipeline, struct opd_hit *hit, uint32_t *used)
+{
+    const struct opd_memo *memo = memo_of(pipeline, hit->key);
+    if (memo->key == hit->key) {
+        pipeline->memo_hits++;
+        hit->memo = *memo;
         return;
     }
-    const struct opd_maps *maps = thread != NULL ? opd_thread_maps(thread) : NULL;
+    pipeline->memo_misses++;
+    hit->memo = (struct opd_memo){.key = hit->key};
+    build_stack(pipeline, hit, &pipeline->words[*used]);
+    *used += hit->length / (uint32_t)sizeof *pipeline->words;
+}
 
-    uint64_t key = chain_key(pipeline, record, kernel, maps);
-    struct opd_memo *memo = &pipeline->memo[key >> 32 & (MEMO_SIZE - 1)];
-    if (memo->key == key) {
-        pipeline->memo_hits++;
-    } else {
-        pipeline->memo_misses++;
-        *memo = (struct opd_memo){.key = key};
-        memo->stack = build_stack(pipeline, record, kernel, maps, memo);
-        if (memo->stack == OPD_INTERN_FULL) {
-            memo->key = 0;
-            of_event->hash_full++;
-            return;
-        }
-    }
-
-    uint32_t cgroup = OPD_CGROUP_UNKNOWN;
-    uint8_t how = OPD_LABEL_UNKNOWN;
-    if (thread != NULL) {
-        struct opd_label *label = opd_thread_label(thread);
+static uint32_t
+cgroup_of(struct opd_pipeline *pipeline, struct opd_hit *hit)
+{
+    const struct opd_record *record = hit->record;
+    if (hit->thread != NULL) {
+        struct opd_label *label = opd_thread_label(hit->thread);
         if (record->u.sample.cgroup != label->id || record->time >= label->next)
             opd_label_refresh(pipeline, label, record);
-        cgroup = label->cgroup;
-        how = label->how;
-    } else if (record->pid == 0 && (pipeline->proc_root != NULL || record->has & OPD_HAS_CGROUP)) {
-        cgroup = OPD_CGROUP_ROOT; // the idle task and what interrupts it
-        how = OPD_LABEL_EXACT;
+        hit->how = label->how;
+        return label->cgroup;
     }
+    if (record->pid == 0 && (pipeline->proc_root != NULL || record->has & OPD_HAS_CGROUP)) {
+        hit->how = OPD_LABEL_EXACT;
+        return OPD_CGROUP_ROOT; // the idle task and what interrupts it
+    }
+    hit->how = OPD_LABEL_UNKNOWN;
+    return OPD_CGROUP_UNKNOWN;
+}
 
+// Third step: the numbers of the stack and of the sample file. False at a limit.
+static bool
+number(struct opd_pipeline *pipeline, struct opd_hit *hit)
+{
+    struct opd_tables *tables = &pipeline->tables[pipeline->active];
+    const struct opd_record *record = hit->record;
+    if (hit->words != NULL) {
+        hit->memo.stack =
+            opd_intern_put_hashed(tables->stacks, hit->words, hit->length, hit->hash, NULL);
+        if (hit->memo.stack == OPD_INTERN_FULL)
+            return false;
+        *memo_of(pipeline, hit->key) = hit->memo;
+    }
     struct opd_sfile_key sfile = {
-        .event = (uint16_t)event,
-        .mode = kernel,
+        .event = hit->event,
+        .mode = hit->kernel,
         .tgid = (int32_t)record->pid,
         .tid = pipeline->options.separate_thread ? (int32_t)record->tid : -1,
         .cpu = pipeline->options.separate_cpu ? (int32_t)record->cpu : -1,
-        .image = memo->image,
-        .cgroup = cgroup,
+        .image = hit->memo.image,
+        .cgroup = cgroup_of(pipeline, hit),
     };
     if (record->pid == 0)
         memcpy(sfile.comm, "swapper", 8);
-    else if (thread != NULL)
-        memcpy(sfile.comm, opd_thread_comm(thread), sizeof sfile.comm);
+    else if (hit->thread != NULL)
+        memcpy(sfile.comm, opd_thread_comm(hit->thread), sizeof sfile.comm);
     else
         memcpy(sfile.comm, "[unknown]", 10);
-    uint64_t weight = weight_of(&pipeline->weights[event], record);
     uint64_t began = pipeline->hash_ticks != NULL ? opd_ticks() : 0;
-    uint32_t number = number_of(pipeline, tables, thread, &sfile);
-    bool counted =
-        number != OPD_INTERN_FULL && opd_profile_hash_add(opd_hash_pair_active(pipeline->pair),
-                                                          number, memo->stack, weight) == 0;
+    hit->sfile = number_of(pipeline, tables, hit->thread, &sfile);
+    if (hit->sfile != OPD_INTERN_FULL)
+        opd_profile_hash_fetch(opd_hash_pair_active(pipeline->pair), hit->sfile, hit->memo.stack);
     if (pipeline->hash_ticks != NULL)
         *pipeline->hash_ticks += opd_ticks() - began;
-    if (!counted) {
+    return hit->sfile != OPD_INTERN_FULL;
+}
+
+// Last step.
+static void
+count_hit(struct opd_pipeline *pipeline, const struct opd_hit *hit)
+{
+    struct opd_event_counts *of_event = &pipeline->tables[pipeline->active].events[hit->event];
+    uint64_t weight = weight_of(&pipeline->weights[hit->event], hit->record);
+    uint64_t began = pipeline->hash_ticks != NULL ? opd_ticks() : 0;
+    int rc = opd_profile_hash_add(opd_hash_pair_active(pipeline->pair), hit->sfile, hit->memo.stack,
+                                  weight);
+    if (pipeline->hash_ticks != NULL)
+        *pipeline->hash_ticks += opd_ticks() - began;
+    if (rc != 0) {
         of_event->hash_full++;
         return;
     }
+    uint8_t degraded = hit->memo.degraded;
     of_event->samples++;
-    of_event->labels[how]++;
-    if (memo->degraded & DEGRADED_NO_MAPPING)
+    of_event->labels[hit->how]++;
+    if (degraded & DEGRADED_NO_MAPPING)
         of_event->no_mapping++;
-    if (memo->degraded & DEGRADED_TRUNCATED)
+    if (degraded & DEGRADED_TRUNCATED)
         of_event->stack_truncated++;
-    if (memo->degraded & DEGRADED_UNWIND)
+    if (degraded & DEGRADED_UNWIND)
         of_event->unwind_failed++;
-    if (pipeline->events[event].precise && !(record->misc & OPD_MISC_EXACT_IP))
+    if (pipeline->events[hit->event].precise && !(hit->record->misc & OPD_MISC_EXACT_IP))
         of_event->inexact_ip++;
+}
+
+// Each step is done for all samples before the next: what a step needs of
+// memory was asked for a while before, and arrives for many at once.
+void
+opd_attribute_samples(struct opd_pipeline *pipeline, const uint32_t *events,
+                      const struct opd_record *records, unsigned count)
+{
+    for (unsigned i = 0; count > 1 && i < count; i++)
+        opd_spaces_fetch_chain(pipeline->spaces, records[i].tid);
+    for (unsigned i = 0; count > 1 && i < count; i++)
+        opd_spaces_fetch_thread(pipeline->spaces, records[i].tid);
+    while (count > 0) {
+        unsigned hits, kept = 0;
+        uint32_t used = 0;
+        unsigned done = begin(pipeline, events, records, count, &hits);
+        for (unsigned i = 0; i < hits; i++)
+            find_stack(pipeline, &pipeline->hits[i], &used);
+        for (unsigned i = 0; i < hits; i++) {
+            struct opd_hit *hit = &pipeline->hits[i];
+            if (number(pipeline, hit))
+                pipeline->hits[kept++] = *hit;
+            else
+                pipeline->tables[pipeline->active].events[hit->event].hash_full++;
+        }
+        for (unsigned i = 0; i < kept; i++)
+            count_hit(pipeline, &pipeline->hits[i]);
+        events += done;
+        records += done;
+        count -= done;
+    }
 }

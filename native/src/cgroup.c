@@ -202,6 +202,15 @@ opd_cgroups_find(struct opd_cgroups *cgroups, uint64_t id)
     return uid;
 }
 
+bool
+opd_cgroups_waiting(struct opd_cgroups *cgroups)
+{
+    pthread_mutex_lock(&cgroups->lock);
+    bool waiting = cgroups->fresh.first != NULL || cgroups->gone != NULL;
+    pthread_mutex_unlock(&cgroups->lock);
+    return waiting;
+}
+
 size_t
 opd_cgroups_take(struct opd_cgroups *cgroups, struct opd_cgroup *out, size_t room)
 {

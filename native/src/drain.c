@@ -26,17 +26,15 @@ note_throttle(struct opd_sampler *sampler, struct opd_ring *ring, const struct o
     }
 }
 
-static void
-attribute(struct opd_sampler *sampler, const struct opd_order_item *item)
+static bool
+parse(struct opd_sampler *sampler, const struct opd_order_item *item, struct opd_record *record)
 {
-    struct opd_record record;
     const struct opd_record_layout *layout =
         sampler->attrs[item->tag].frequency ? &sampler->layout_frequency : &sampler->layout;
-    if (opd_record_parse(layout, item->bytes, item->length, &record) < 0) {
-        sampler->totals.bad_records++;
-        return;
-    }
-    opd_pipeline_feed(sampler->pipeline, item->tag, &record);
+    if (opd_record_parse(layout, item->bytes, item->length, record) >= 0)
+        return true;
+    sampler->totals.bad_records++;
+    return false;
 }
 
 // One record, measured on the way.
@@ -44,15 +42,26 @@ static bool
 pop_measured(struct opd_sampler *sampler, uint64_t safe)
 {
     struct opd_order_item item;
+    struct opd_record record;
     uint64_t hash = 0, began = opd_ticks();
     if (opd_order_pop(sampler->order, safe, &item) != 1)
         return false;
     uint64_t popped = opd_ticks();
     opd_pipeline_measure(sampler->pipeline, &hash);
-    attribute(sampler, &item);
+    if (parse(sampler, &item, &record))
+        opd_pipeline_feed(sampler->pipeline, item.tag, &record);
     opd_pipeline_measure(sampler->pipeline, NULL);
     opd_cost_add(&sampler->popped, opd_ticks() - began, popped - began, hash);
     return true;
+}
+
+_Static_assert(OPD_BATCH <= OPD_ORDER_HOLD, "records of a batch stay until it is fed");
+
+static void
+feed_batch(struct opd_sampler *sampler)
+{
+    opd_pipeline_feed_samples(sampler->pipeline, sampler->events, sampler->batch, sampler->batched);
+    sampler->batched = 0;
 }
 
 static void
@@ -61,14 +70,28 @@ pop_until(struct opd_sampler *sampler, uint64_t safe)
     struct opd_order_item item;
     for (;;) {
         if (opd_cost_due(&sampler->popped)) {
+            feed_batch(sampler);
             if (!pop_measured(sampler, safe))
                 break;
-        } else if (opd_order_pop(sampler->order, safe, &item) == 1) {
-            attribute(sampler, &item);
-        } else {
-            break;
+            continue;
         }
+        if (opd_order_pop(sampler->order, safe, &item) != 1)
+            break;
+        struct opd_record *record = &sampler->batch[sampler->batched];
+        if (!parse(sampler, &item, record))
+            continue;
+        if (record->type == OPD_RECORD_SAMPLE) {
+            sampler->events[sampler->batched++] = item.tag;
+            if (sampler->batched == OPD_BATCH)
+                feed_batch(sampler);
+            continue;
+        }
+        // Samples before it see the world as it was.
+        const struct opd_record other = *record;
+        feed_batch(sampler);
+        opd_pipeline_feed(sampler->pipeline, item.tag, &other);
     }
+    feed_batch(sampler);
 }
 
 // Which event wrote the record: its number, or 0 for the side-band.
@@ -212,6 +235,26 @@ note_hangups(struct opd_sampler *sampler, size_t polls)
             sampler->rings[i - 1].hung = true;
 }
 
+// Whether the rings are to be drained at a turn that nobody asked for. What
+// tells of processes is taken at once, since their files must still be there;
+// samples alone wait for more: a wake-up with cold caches costs as much as many
+// of them.
+static bool
+is_due(struct opd_sampler *sampler)
+{
+    uint64_t now = opd_clock_monotonic();
+    if (now - sampler->totals.last_progress >= PATIENCE_NS)
+        return true;
+    for (size_t i = 0; i < sampler->ring_count; i++) {
+        struct opd_ring *ring = &sampler->rings[i];
+        size_t written = opd_ring_written(ring);
+        if (written >= ring->data_bytes / 4 || opd_ring_has_others(ring, written))
+            return true;
+    }
+    atomic_store(&sampler->progress, now);
+    return false;
+}
+
 void *
 opd_sampler_drain_main(void *argument)
 {
@@ -237,6 +280,10 @@ opd_sampler_drain_main(void *argument)
             break;
         pthread_mutex_lock(&sampler->lock);
         sampler->totals.wakes++;
+        if (ready == 0 && !is_due(sampler)) {
+            pthread_mutex_unlock(&sampler->lock);
+            continue;
+        }
         note_hangups(sampler, polls);
         opd_sampler_drain(sampler, false);
         opd_pipeline_poll(sampler->pipeline);

@@ -294,6 +294,12 @@ opd_images_give_fd(struct opd_images *images, uint32_t uid, int fd)
     return 0;
 }
 
+bool
+opd_images_waiting(const struct opd_images *images)
+{
+    return images->untaken > 0;
+}
+
 size_t
 opd_images_take(struct opd_images *images, struct opd_image *out, size_t room)
 {

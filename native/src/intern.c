@@ -211,9 +211,24 @@ put_new(struct opd_intern *intern, const void *bytes, uint32_t length, uint32_t 
 }
 
 uint32_t
+opd_intern_fetch(const struct opd_intern *intern, const void *bytes, uint32_t length)
+{
+    uint32_t check = (uint32_t)hash_seeded(bytes, length, intern->seed);
+    __builtin_prefetch(&intern->slots[check & (intern->slot_count - 1)]);
+    return check;
+}
+
+uint32_t
 opd_intern_put(struct opd_intern *intern, const void *bytes, uint32_t length, int *fresh)
 {
     uint32_t check = (uint32_t)hash_seeded(bytes, length, intern->seed);
+    return opd_intern_put_hashed(intern, bytes, length, check, fresh);
+}
+
+uint32_t
+opd_intern_put_hashed(struct opd_intern *intern, const void *bytes, uint32_t length, uint32_t check,
+                      int *fresh)
+{
     size_t mask = intern->slot_count - 1;
     for (size_t place = check & mask; intern->slots[place].number != 0;
          place = (place + 1) & mask) {

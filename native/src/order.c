@@ -63,8 +63,9 @@ struct opd_order {
     size_t chunk_bytes;
     struct chunk *pool;
     size_t pool_bytes, pool_limit;
-    struct chunk *given; // holds the record that pop gave last
-    uint64_t last;       // latest time popped
+    struct chunk *given[OPD_ORDER_HOLD]; // of the records that pop gave last, a circle
+    unsigned given_count, given_next;
+    uint64_t last; // latest time popped
     struct opd_order_stats stats;
 };
 
@@ -93,25 +94,6 @@ opd_order_create(unsigned streams, size_t limit_bytes)
     order->pool_limit =
         limit_bytes / 8 > 4 * order->chunk_size ? limit_bytes / 8 : 4 * order->chunk_size;
     return order;
-}
-
-void
-opd_order_destroy(struct opd_order *order)
-{
-    if (order == NULL)
-        return;
-    // Every chunk in use is reached through a record, a stream or `given`.
-    struct opd_order_item item;
-    while (opd_order_pop(order, UINT64_MAX, &item) == 1)
-        ;
-    while (order->pool != NULL) {
-        struct chunk *chunk = order->pool;
-        order->pool = chunk->next;
-        free(chunk);
-    }
-    free(order->streams);
-    free(order->heap);
-    free(order);
 }
 
 static struct chunk *
@@ -154,12 +136,18 @@ chunk_release(struct opd_order *order, struct chunk *chunk)
 }
 
 static inline void
+release_oldest(struct opd_order *order)
+{
+    unsigned oldest = (order->given_next - order->given_count) % OPD_ORDER_HOLD;
+    order->given_count--;
+    chunk_release(order, order->given[oldest]);
+}
+
+static inline void
 release_given(struct opd_order *order)
 {
-    if (order->given != NULL) {
-        chunk_release(order, order->given);
-        order->given = NULL;
-    }
+    while (order->given_count > 0)
+        release_oldest(order);
 }
 
 static inline bool
@@ -362,7 +350,6 @@ opd_order_push(struct opd_order *order, unsigned stream_number, uint64_t time, u
 int
 opd_order_pop(struct opd_order *order, uint64_t safe, struct opd_order_item *item)
 {
-    release_given(order);
     if (order->count == 0)
         return 0;
     struct lead lead = order->heap[0];
@@ -379,7 +366,10 @@ opd_order_pop(struct opd_order *order, uint64_t safe, struct opd_order_item *ite
         if (--order->count > 0)
             heap_down(order, order->heap[order->count]);
     }
-    order->given = node->chunk;
+    if (order->given_count == OPD_ORDER_HOLD)
+        release_oldest(order);
+    order->given[order->given_next++ % OPD_ORDER_HOLD] = node->chunk;
+    order->given_count++;
     if (lead.time > order->last)
         order->last = lead.time;
     order->stats.popped++;
@@ -392,6 +382,26 @@ opd_order_pop(struct opd_order *order, uint64_t safe, struct opd_order_item *ite
         .tag = node->tag,
     };
     return 1;
+}
+
+void
+opd_order_destroy(struct opd_order *order)
+{
+    if (order == NULL)
+        return;
+    // Every chunk in use is reached through a record, a stream or `given`.
+    struct opd_order_item item;
+    while (opd_order_pop(order, UINT64_MAX, &item) == 1)
+        ;
+    release_given(order);
+    while (order->pool != NULL) {
+        struct chunk *chunk = order->pool;
+        order->pool = chunk->next;
+        free(chunk);
+    }
+    free(order->streams);
+    free(order->heap);
+    free(order);
 }
 
 void

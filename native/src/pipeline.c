@@ -387,12 +387,30 @@ opd_pipeline_snapshot(struct opd_pipeline *pipeline, void (*pause)(void *context
     return count;
 }
 
+static void
+expire(struct opd_pipeline *pipeline, uint64_t now)
+{
+    if (now <= pipeline->last_expire + EXPIRE_EVERY_NS)
+        return;
+    pipeline->last_expire = now;
+    opd_spaces_expire(pipeline->spaces, now, LINGER_NS);
+}
+
+void
+opd_pipeline_feed_samples(struct opd_pipeline *pipeline, const uint32_t *events,
+                          const struct opd_record *records, unsigned count)
+{
+    opd_attribute_samples(pipeline, events, records, count);
+    if (count > 0)
+        expire(pipeline, records[count - 1].time);
+}
+
 void
 opd_pipeline_feed(struct opd_pipeline *pipeline, unsigned event, const struct opd_record *record)
 {
     switch (record->type) {
     case OPD_RECORD_SAMPLE:
-        opd_attribute_sample(pipeline, event, record);
+        opd_attribute_samples(pipeline, &event, record, 1);
         break;
     case OPD_RECORD_MMAP:
     case OPD_RECORD_MMAP2:
@@ -426,10 +444,7 @@ opd_pipeline_feed(struct opd_pipeline *pipeline, unsigned event, const struct op
     default:
         break;
     }
-    if (record->time > pipeline->last_expire + EXPIRE_EVERY_NS) {
-        pipeline->last_expire = record->time;
-        opd_spaces_expire(pipeline->spaces, record->time, LINGER_NS);
-    }
+    expire(pipeline, record->time);
 }
 
 void

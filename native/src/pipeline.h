@@ -36,6 +36,8 @@ _Static_assert(sizeof(struct opd_frame) == 12, "interned as bytes: no padding");
 #define STACK_HAS_USER 4u
 
 #define FRAMES_MAX 512u
+// Words of the longest stack: its flags, then its frames.
+#define STACK_WORDS (1 + FRAMES_MAX * (uint32_t)(sizeof(struct opd_frame) / sizeof(uint32_t)))
 
 // The tables that are swapped at a window's end, beside the hash pair.
 struct opd_tables {
@@ -57,6 +59,20 @@ struct opd_memo {
 #define DEGRADED_NO_MAPPING 1u
 #define DEGRADED_TRUNCATED 2u
 #define DEGRADED_UNWIND 4u
+
+// A sample on its way through the steps of a batch.
+struct opd_hit {
+    const struct opd_record *record;
+    const struct opd_thread *thread;
+    const struct opd_maps *maps;
+    uint64_t key;
+    struct opd_memo memo;         // found, or made
+    const uint32_t *words;        // its stack; NULL when the chain was known
+    uint32_t length, hash, sfile; // of `words` in bytes
+    uint16_t event;
+    uint8_t how;
+    bool kernel;
+};
 
 // What one event's samples weigh when its records do not say.
 struct opd_weight {
@@ -105,15 +121,17 @@ struct opd_pipeline {
     unsigned active; // index into tables; the feeder's
     uint64_t window; // serial, part of every memo key
     struct opd_memo memo[MEMO_SIZE];
-    struct opd_frame frames[FRAMES_MAX + 1];
+    struct opd_hit hits[OPD_BATCH];
+    uint32_t words[OPD_BATCH * STACK_WORDS]; // their stacks, one behind the other
 
     uint64_t memo_hits, memo_misses, snapshots, snapshot_failures;
     uint64_t last_expire;
     uint64_t last_resnapshot;
 };
 
-void opd_attribute_sample(struct opd_pipeline *pipeline, unsigned event,
-                          const struct opd_record *record);
+// Samples of events `events`, in order of time, at most OPD_BATCH.
+void opd_attribute_samples(struct opd_pipeline *pipeline, const uint32_t *events,
+                           const struct opd_record *records, unsigned count);
 // Decides the label of a process anew, for a sample of it.
 void opd_label_refresh(struct opd_pipeline *pipeline, struct opd_label *label,
                        const struct opd_record *record);

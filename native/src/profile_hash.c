@@ -244,6 +244,12 @@ opd_profile_hash_add(struct opd_profile_hash *hash, uint32_t sfile, uint32_t sta
     return evict(hash, bucket, mixed, sfile, stack, weight);
 }
 
+void
+opd_profile_hash_fetch(const struct opd_profile_hash *hash, uint32_t sfile, uint32_t stack)
+{
+    __builtin_prefetch(&hash->slots[(mix(sfile, stack) & hash->mask) * WAYS], 1);
+}
+
 size_t
 opd_profile_hash_bound(const struct opd_profile_hash *hash)
 {

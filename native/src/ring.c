@@ -264,11 +264,27 @@ opd_ring_record(const struct opd_ring *ring, size_t at, size_t written, void *bo
     return bounce;
 }
 
+bool
+opd_ring_has_others(struct opd_ring *ring, size_t written)
+{
+    const char *data = (const char *)ring->map + (ring->map_bytes - ring->data_bytes);
+    while (ring->looked < written) {
+        struct perf_event_header header;
+        memcpy(&header, data + ((ring->tail + ring->looked) & (ring->data_bytes - 1)),
+               sizeof header);
+        if (header.type != PERF_RECORD_SAMPLE || header.size == 0)
+            return true;
+        ring->looked += header.size;
+    }
+    return false;
+}
+
 void
 opd_ring_release(struct opd_ring *ring, size_t bytes)
 {
     struct perf_event_mmap_page *page = ring->map;
     ring->tail += bytes;
+    ring->looked = 0;
     __atomic_store_n(&page->data_tail, ring->tail, __ATOMIC_RELEASE);
 }
 

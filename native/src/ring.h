@@ -34,7 +34,8 @@ struct opd_ring {
     void *map;
     size_t map_bytes, data_bytes;
     uint64_t tail;
-    bool hung; // its CPU went away
+    size_t looked; // at the types of so many bytes behind it
+    bool hung;     // its CPU went away
     struct opd_ring_event sideband;
     struct opd_ring_event events[OPD_EVENTS_MAX];
     unsigned event_count;
@@ -69,6 +70,9 @@ size_t opd_ring_written(const struct opd_ring *ring);
 // what is no record.
 const char *opd_ring_record(const struct opd_ring *ring, size_t at, size_t written, void *bounce,
                             size_t *size);
+// Whether there is anything but samples in what was written, looking at each
+// record once.
+bool opd_ring_has_others(struct opd_ring *ring, size_t written);
 // Gives `bytes` back to the kernel.
 void opd_ring_release(struct opd_ring *ring, size_t bytes);
 

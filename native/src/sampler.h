@@ -16,6 +16,9 @@
 // was interrupted, or its virtual CPU descheduled, between clock and commit.
 #define SETTLE_NS 10000000u
 
+// Samples wait at most so long in the rings.
+#define PATIENCE_NS 1000000000u
+
 struct opd_event_times {
     uint64_t enabled, running;
 };
@@ -52,6 +55,9 @@ struct opd_sampler {
     uint64_t processed_until; // every record older than this was attributed
 
     struct opd_cost_batch copied, popped;
+    struct opd_record batch[OPD_BATCH]; // samples that wait to be fed together
+    uint32_t events[OPD_BATCH];
+    unsigned batched;
 
     struct opd_event_times last_times[OPD_EVENTS_MAX]; // the taker's
     double least_running;

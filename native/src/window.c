@@ -245,6 +245,15 @@ opd_window_scale(struct opd_window *window, unsigned event, double ratio)
             window->row_weight[i] = (uint64_t)((double)window->row_weight[i] * ratio + 0.5);
 }
 
+bool
+opd_pipeline_has_news(struct opd_pipeline *pipeline)
+{
+    pthread_mutex_lock(&pipeline->image_lock);
+    bool images = opd_images_waiting(pipeline->images);
+    pthread_mutex_unlock(&pipeline->image_lock);
+    return images || opd_cgroups_waiting(pipeline->cgroups);
+}
+
 size_t
 opd_pipeline_images(struct opd_pipeline *pipeline, struct opd_image *out, size_t room)
 {

@@ -10,10 +10,12 @@ from __future__ import annotations
 import gc
 import os
 
+from opd import quick
+
 
 def opd() -> None:
     """Run the daemon and exit with its status."""
-    gc.disable()
+    quick.begin()
     from opd.cli.opd import main
 
     os._exit(main())

@@ -208,6 +208,10 @@ class LiveSampling:
         """Follow the list of online CPUs; how many have a ring."""
         return self._sampler.set_cpus(cpus)
 
+    def has_news(self) -> bool:
+        """Whether there are images or cgroups to take; costs next to nothing."""
+        return self._sampler.has_news()
+
     def take_images(self) -> list[tuple[ImageInfo, int | None]]:
         """Take images first seen since the last call, each with its open file or None."""
         return list(_image_infos(self._sampler.take_images()))

@@ -96,6 +96,8 @@ class WindowLoop:
             self._link.send_window(window)
 
     def _send_images(self) -> None:
+        if not self._sampling.has_news():
+            return
         while images := self._sampling.take_images():
             self._link.send_images(images)
         if cgroups := self._sampling.take_cgroups():
@@ -116,8 +118,9 @@ class WindowLoop:
                     next_cpus = now + CPUS_EVERY_S
                     self._follow_cpus()
                 self._sampling.follow_processes()
-                with self._stopwatch.stage("hand over"):
-                    self._send_images()
+                if self._sampling.has_news():
+                    with self._stopwatch.stage("hand over"):
+                        self._send_images()
             except NativeError as error:
                 self._log.error("window.failed", error=str(error))
             wait = min(self._next_window, now + IMAGES_EVERY_S) - time.monotonic()

@@ -33,6 +33,7 @@ struct opd_cgroup {
     uint32_t uid;
     char *path;
 };
+bool opd_cgroups_waiting(struct opd_cgroups *cgroups); // whether it would give any
 size_t opd_cgroups_take(struct opd_cgroups *cgroups, struct opd_cgroup *out, size_t room);
 void opd_cgroup_release(struct opd_cgroup *cgroup);
 

@@ -72,6 +72,7 @@ struct opd_image {
 };
 
 // Takes up to `room` images not taken before, oldest first; returns how many.
+bool opd_images_waiting(const struct opd_images *images); // whether it would give any
 size_t opd_images_take(struct opd_images *images, struct opd_image *out, size_t room);
 void opd_image_release(struct opd_image *image);
 

@@ -22,6 +22,12 @@ void opd_intern_destroy(struct opd_intern *intern);
 // still found. *fresh (may be NULL) tells a new one.
 uint32_t opd_intern_put(struct opd_intern *intern, const void *bytes, uint32_t length, int *fresh);
 
+// The same in two steps, with time for memory to arrive between them: the
+// first gives the hash for the second.
+uint32_t opd_intern_fetch(const struct opd_intern *intern, const void *bytes, uint32_t length);
+uint32_t opd_intern_put_hashed(struct opd_intern *intern, const void *bytes, uint32_t length,
+                               uint32_t hash, int *fresh);
+
 uint32_t opd_intern_count(const struct opd_intern *intern);
 // The bytes of number `n` (n < count), 8-byte aligned, valid until the next put
 // or reset.

@@ -9,11 +9,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// So many records that were popped stay where they are, until the next push.
+#define OPD_ORDER_HOLD 16u // a power of two
+
 struct opd_order;
 
 struct opd_order_item {
     uint64_t time;
-    const void *bytes; // 8-byte aligned copy, valid until the next pop or push
+    const void *bytes; // 8-byte aligned copy, valid until the next push or OPD_ORDER_HOLD pops on
     uint32_t length;
     uint32_t stream;
     uint32_t tag; // the caller's word (the event's index)

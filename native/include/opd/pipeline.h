@@ -76,6 +76,11 @@ uint32_t opd_pipeline_kernel_build_id(const struct opd_pipeline *pipeline, uint8
 // One record of event number `event` (any of the events for side-band ones).
 void opd_pipeline_feed(struct opd_pipeline *pipeline, unsigned event,
                        const struct opd_record *record);
+// The same for several samples with no other record between them: cheaper,
+// since memory for one arrives while others are worked on.
+#define OPD_BATCH 16u
+void opd_pipeline_feed_samples(struct opd_pipeline *pipeline, const uint32_t *events,
+                               const struct opd_record *records, unsigned count);
 // Reads the processes that are there now (live only).
 int opd_pipeline_snapshot(struct opd_pipeline *pipeline, void (*pause)(void *context),
                           void *context);
@@ -139,6 +144,8 @@ size_t opd_pipeline_images(struct opd_pipeline *pipeline, struct opd_image *out,
 
 // The same for cgroups.
 size_t opd_pipeline_cgroups(struct opd_pipeline *pipeline, struct opd_cgroup *out, size_t room);
+// Whether one of the two would give any.
+bool opd_pipeline_has_news(struct opd_pipeline *pipeline);
 // Whether ids of cgroups in samples can be told (live only).
 bool opd_pipeline_knows_ids(const struct opd_pipeline *pipeline);
 

@@ -43,6 +43,9 @@ void opd_profile_hash_destroy(struct opd_profile_hash *hash);
 int opd_profile_hash_add(struct opd_profile_hash *hash, uint32_t sfile, uint32_t stack,
                          uint64_t weight);
 
+// Fetches memory for an addition to come.
+void opd_profile_hash_fetch(const struct opd_profile_hash *hash, uint32_t sfile, uint32_t stack);
+
 // Entries at most that opd_profile_hash_take() will write now.
 size_t opd_profile_hash_bound(const struct opd_profile_hash *hash);
 

@@ -23,7 +23,7 @@ struct opd_event_attr {
 struct opd_sampler_options {
     size_t ring_bytes;  // a ring's data, a power of two of pages
     size_t order_bytes; // copies held while they wait for their turn
-    unsigned wake_ms;   // drain at least this often
+    unsigned wake_ms;   // look at the rings at least this often; drain every second
     bool targeted;      // threads of given processes, not whole CPUs
     struct opd_pipeline_options pipeline;
 };

@@ -102,5 +102,6 @@ int opd_pipeline_take_here(struct opd_pipeline *pipeline, struct opd_window **wi
 void opd_window_free(struct opd_window *window);
 void opd_window_scale(struct opd_window *window, unsigned event, double ratio);
 size_t opd_pipeline_images(struct opd_pipeline *pipeline, struct opd_image *out, size_t room);
+bool opd_pipeline_has_news(struct opd_pipeline *pipeline);
 size_t opd_pipeline_cgroups(struct opd_pipeline *pipeline, struct opd_cgroup *out, size_t room);
 void opd_pipeline_stats(const struct opd_pipeline *pipeline, struct opd_pipeline_stats *stats);

@@ -10,7 +10,6 @@ session may be renamed, and what is in a file is told by the file
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
 import os
 import re
 from pathlib import Path
@@ -65,7 +64,9 @@ def short_run(run: str) -> str:
     """Eight hexadecimal digits for a run, its own first ones where it has them."""
     if _RUN.match(run):
         return run[:8]
-    return hashlib.blake2b(run.encode(errors="replace"), digest_size=4).hexdigest()
+    from opd.store.dictionary import blake2b  # without OpenSSL
+
+    return blake2b(run.encode(errors="replace"), digest_size=4).hexdigest()
 
 
 def unfinished_name(name: str) -> str:
