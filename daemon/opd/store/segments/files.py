@@ -64,9 +64,9 @@ def short_run(run: str) -> str:
     """Eight hexadecimal digits for a run, its own first ones where it has them."""
     if _RUN.match(run):
         return run[:8]
-    from opd.store.dictionary import blake2b  # without OpenSSL
+    import hashlib  # seldom needed, and it loads OpenSSL
 
-    return blake2b(run.encode(errors="replace"), digest_size=4).hexdigest()
+    return hashlib.blake2b(run.encode(errors="replace"), digest_size=4).hexdigest()
 
 
 def unfinished_name(name: str) -> str:
