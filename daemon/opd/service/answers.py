@@ -24,6 +24,7 @@ DUMP_TIMEOUT_S = 60.0
 # A worker that is stopped or busy: what it last said has to do.
 REPORT_TIMEOUT_S = 1.0
 TOP_CUT_S = 1.0
+STATUS_RANGE_NS = 86_400_000_000_000
 
 
 class Answers:
@@ -54,7 +55,9 @@ class Answers:
         problem = ""
         try:
             with self._reader() as reader:
-                quality = reader.quality(session=daemon.session)
+                # A session may be months long, and status has a budget.
+                since_ns = time.time_ns() - STATUS_RANGE_NS if daemon_is_live(daemon) else None
+                quality = reader.quality(session=daemon.session, since_ns=since_ns)
         except OpdError as error:
             # How the daemon does can be asked even when its store is broken.
             problem = str(error)
