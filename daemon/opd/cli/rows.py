@@ -138,7 +138,10 @@ def header(answer: Mapping[str, Any]) -> list[str]:
         line += f", {100 * weight / of if of else 0:.2f} % of all, where {answer['where']}"
     if answer.get("damaged"):
         line += f"; {answer['damaged']} windows of the store are damaged and not in here"
-    return [line, f"# {output.quality_text(answer['quality'])}"]
+    lines = [line, f"# {output.quality_text(answer['quality'])}"]
+    if "buckets" in answer:
+        lines.append("# keys: the top of the whole range; percent and cores: of the time in a line")
+    return lines
 
 
 def keys_of(answer: Mapping[str, Any]) -> list[str]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _FAR = 1 << 62
 _HOUR_NS = 60 * MINUTE_NS
-ROWS_LIMIT = 1 << 20
+ROWS_LIMIT = 1 << 19
 KEPT_BYTES = 16 << 20
 
 # Start, inflated block, columns of its sample files.

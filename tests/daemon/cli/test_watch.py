@@ -151,7 +151,13 @@ def test_a_daemon_that_stays_away_is_status_69(publishing):
 def test_what_is_wrong_is_status_2(publishing):
     """An unknown topic with those there are, a time that is none, a store."""
     assert "there are: window stats probe log" in watch(publishing, "widnow").stderr
-    for words in (("widnow",), ("--for", "0"), ("--count", "x"), ("--session-dir", "/tmp")):
+    for words in (
+        ("widnow",),
+        ("--for", "0"),
+        ("--count", "x"),
+        ("--session-dir", "/tmp"),
+        ("--since", "1m"),
+    ):
         assert watch(publishing, *words).returncode == 2
 
 

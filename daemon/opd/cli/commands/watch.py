@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from opd.cli import asking, output, rows
 from opd.cli.commands.status import flat
-from opd.errors import NoDaemonError, UnknownNameError
+from opd.errors import NoDaemonError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -41,6 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Print until enough was heard; a daemon that goes away is waited for."""
     from opd.config.nearest import did_you_mean
 
+    if arguments.since is not None or arguments.until is not None:
+        raise UsageError("watch shows what happens from now on", hint="--for says for how long")
     for topic in arguments.topics:
         if topic not in TOPICS:
             raise UnknownNameError(
