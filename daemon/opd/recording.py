@@ -21,9 +21,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import structs
 
-from opd.errors import OpdError, OperationFailedError, PermissionDeniedError, UsageError
-from opd.events import parse_cpu_list, parse_events, select_cpus
+from opd.errors import (
+    ConfigError,
+    OpdError,
+    OperationFailedError,
+    PermissionDeniedError,
+    UsageError,
+)
+from opd.events import parse_events, select_cpus
 from opd.events.catalogue import DEFAULT_HZ
+from opd.events.cpus import format_cpu_list, online_cpus, parse_cpu_list
 from opd.process import die_with, name_process, return_memory
 from opd.redaction import Redact  # noqa: TC001 - msgspec reads it
 from opd.sampling.kernel import boot_id, kernel_build_id
@@ -111,9 +118,14 @@ def check(burst: Burst) -> Burst:
         raise UsageError("a pid is a positive number")
     if any(not comm or len(comm) > 64 or "\0" in comm for comm in burst.comms):
         raise UsageError("a name is a glob of 1 to 64 characters", hint="such as 'nginx*'")
-    events(burst)
-    if burst.cpus:
-        parse_cpu_list(burst.cpus, what="--cpus")
+    try:
+        events(burst)
+        cpus = parse_cpu_list(burst.cpus, what="--cpus")
+        online = online_cpus()
+    except ConfigError as error:  # of a daemon it would be a setting; here it was asked for
+        raise UsageError(error.message, hint=error.hint) from error
+    if away := sorted(set(cpus) - set(online)):
+        raise UsageError(f"CPU {away[0]} is not online", hint=f"online: {format_cpu_list(online)}")
     name = burst.name or time.strftime(f"{_BURSTS}-%Y%m%dT%H%M%SZ", time.gmtime())
     return structs.replace(burst, name=check_session_name(name))
 

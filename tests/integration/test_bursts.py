@@ -245,6 +245,9 @@ def test_a_store_of_its_own_needs_no_daemon(tmp_path, busy):
         ({"pids": (0,)}, "positive"),
         ({"comms": ("",)}, "glob"),
         ({"name": "live"}, "running session"),
+        ({"cpus": "4095"}, "CPU 4095 is not online"),
+        ({"cpus": "x"}, "expected CPUs such as 0-3,8"),
+        ({"events": ("cpu-clok",)}, "did you mean cpu-clock"),
         ({"name": "a\nb"}, "control character"),
     ],
 )

@@ -109,8 +109,9 @@ class Bursts:
             if self._running is not None:
                 other = self._running
                 left = other.burst.seconds - (time.monotonic() - other.began)
+                how_long = f"for {left:.0f} s more" if left > 0 else "and about to end"
                 raise OperationFailedError(
-                    f"burst {other.burst.name!r} is running, for {max(left, 0):.0f} s more",
+                    f"burst {other.burst.name!r} is running, {how_long}",
                     hint=f"wait, or end it: opctl record --stop {other.burst.name}",
                 )
             self._running = running
@@ -249,10 +250,12 @@ class Bursts:
                     child.kill()
                     raise OperationFailedError("the burst did not end in time and was killed")
         if running.result is None and running.error is None:
-            last = complaint.decode(errors="replace").strip().splitlines()[-1:]
-            raise OperationFailedError(
-                f"the burst ended with status {child.returncode}: {' '.join(last)}"
-            )
+            if child.returncode < 0:
+                why = f"was killed by signal {-child.returncode}"
+            else:
+                last = complaint.decode(errors="replace").strip().splitlines()[-1:]
+                why = f"ended with status {child.returncode}: {' '.join(last)}"
+            raise OperationFailedError(f"the burst's process {why}")
 
     def _take(self, running: _Running, line: bytes) -> None:
         word: dict[str, Any] = json.loads(line)

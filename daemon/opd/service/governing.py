@@ -23,6 +23,7 @@ AUTO_PER_SAMPLE = 5e-6
 # Threads that do what people ask for.
 _ASKED = ("opd-query", "opd-router", "opd-zmq")
 _DIVISOR_MOST = 64
+_RESTS = 2  # looks left out while there is room
 _CALM = 0.7  # of the memory limit: below it stacks come back
 NS = 1_000_000_000
 MIB = 1 << 20
@@ -54,6 +55,7 @@ class Governing:
         self._sampling: LiveSampling | None = None
         self._governor: Governor | None = None
         self._settings: GovernorSettings | None = None
+        self._rest = False
         self._worker = (0, 0, 0)  # pid, its CPU time, that of those before it
         self._memory = MemoryLimit(daemon)
 
@@ -66,6 +68,12 @@ class Governing:
             self._begin(sampling, settings)
         governor = self._governor
         if sampling is None or governor is None:
+            return
+        # Far below the budget every other look is enough.
+        self._rest = (
+            not self._rest and governor.share == 1.0 and governor.usage < governor.budget / 2
+        )
+        if self._rest:
             return
         if sampling.paused:
             governor.forget()
@@ -148,7 +156,7 @@ class MemoryLimit:
         self._daemon = daemon
         self._limit = 0
         self._bytes = 0
-        self._over = self._in_row = 0
+        self._over = self._in_row = self._rests = 0
         self._divisor = 1
         self._sampling: LiveSampling | None = None
 
@@ -159,6 +167,10 @@ class MemoryLimit:
         self._limit = limit
         if not limit or sampling is None:
             return
+        if self._rests and self._bytes < _CALM * limit and self._divisor == 1:
+            self._rests -= 1
+            return
+        self._rests = _RESTS
         pids = [os.getpid(), *processes.descendants()]
         rings = int(sampling.stats()["ring_bytes"])
         # Resident pages bound the proportional share, and are cheaper to ask for.
