@@ -204,26 +204,6 @@ set_comm(struct opd_thread *thread, const char *comm)
     thread->named = true;
 }
 
-// A new process is where its parent is. How that is known is known of the
-// child only as far as its own samples can tell.
-static void
-inherit_label(struct opd_label *child, const struct opd_process *parent, uint64_t time)
-{
-    *child = (struct opd_label){.stale = true, .born = time};
-    if (parent == NULL)
-        return;
-    const struct opd_label *from = &parent->label;
-    child->id = from->id;
-    child->cgroup = from->cgroup;
-    child->how = from->how == OPD_LABEL_READ ? OPD_LABEL_INHERITED : from->how;
-    child->stale = from->stale;
-    child->parent = from->stale ? parent->pid : 0;
-    if (from->how == OPD_LABEL_EXACT)
-        child->next = UINT64_MAX;
-    else if (!from->stale)
-        child->next = time + OPD_LABEL_SETTLED_NS;
-}
-
 void
 opd_spaces_fork(struct opd_spaces *spaces, const struct opd_fork *fork, uint64_t time)
 {
@@ -259,7 +239,8 @@ opd_spaces_fork(struct opd_spaces *spaces, const struct opd_fork *fork, uint64_t
         struct opd_process *source = find_process(spaces, fork->parent_pid);
         if (source != NULL && !fork->own_maps)
             thread->process->maps = opd_maps_share(source->maps);
-        inherit_label(&thread->process->label, source, time);
+        opd_label_fork(&thread->process->label, source != NULL ? &source->label : NULL,
+                       fork->parent_pid, time);
     }
 }
 
@@ -275,14 +256,7 @@ opd_spaces_comm(struct opd_spaces *spaces, uint32_t pid, uint32_t tid, const cha
     if (exec) {
         opd_maps_drop(thread->process->maps);
         thread->process->maps = NULL;
-        // Managers move a process between its fork and its exec.
-        struct opd_label *label = &thread->process->label;
-        label->born = time;
-        if (label->how != OPD_LABEL_EXACT) {
-            label->how = label->how == OPD_LABEL_READ ? OPD_LABEL_INHERITED : label->how;
-            label->stale = true;
-            label->next = 0;
-        }
+        opd_label_exec(&thread->process->label, time);
     }
 }
 

@@ -16,6 +16,38 @@
 #define LATER_NS 1000000000000u // no read is put off for longer
 #define PARENTS_MOST 8u
 
+// A new process is where its parent is. How that is known is known of the
+// child only as far as its own samples can tell.
+void
+opd_label_fork(struct opd_label *child, const struct opd_label *parent, uint32_t parent_pid,
+               uint64_t time)
+{
+    *child = (struct opd_label){.stale = true, .born = time};
+    if (parent == NULL)
+        return;
+    child->id = parent->id;
+    child->cgroup = parent->cgroup;
+    child->how = parent->how == OPD_LABEL_READ ? OPD_LABEL_INHERITED : parent->how;
+    child->stale = parent->stale;
+    child->parent = parent->stale ? parent_pid : 0;
+    if (parent->how == OPD_LABEL_EXACT)
+        child->next = UINT64_MAX;
+    else if (!parent->stale)
+        child->next = time + OPD_LABEL_SETTLED_NS;
+}
+
+// Managers move a process between its fork and its exec.
+void
+opd_label_exec(struct opd_label *label, uint64_t time)
+{
+    label->born = time;
+    if (label->how == OPD_LABEL_EXACT)
+        return;
+    label->how = label->how == OPD_LABEL_READ ? OPD_LABEL_INHERITED : label->how;
+    label->stale = true;
+    label->next = 0;
+}
+
 // One more read, unless there were too many in this second.
 static bool
 may_read(struct opd_pipeline *pipeline, uint64_t now)

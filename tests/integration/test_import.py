@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from perfdata_writer import KERNEL, USER, Attr, PerfData
+from perfdata_writer import CGROUP, DEFAULT_SAMPLE_TYPE, KERNEL, USER, Attr, PerfData
 from places import BIN
 from symbol_tables import addresses
 
@@ -223,6 +223,31 @@ def test_odd_samples_are_all_kept(tmp_path):
     assert faults["quality"]["degraded"]["no_mapping"] == 0
     assert faults["event"] == "page-faults"
     assert answer["quality"]["degraded"]["no_mapping"] == 2
+
+
+def test_cgroups_of_a_recording_are_those_of_its_records(tmp_path):
+    """An id counts to the path that a record told, before it or between; others are unknown."""
+    container = "c0" * 32
+    data = PerfData([Attr("cpu-clock", ids=(1,), sample_type=DEFAULT_SAMPLE_TYPE | CGROUP)])
+    data.cgroup(id_=1, path="/")
+    data.cgroup(id_=20, path=f"/docker/{container}")
+    data.comm(pid=7, comm="demo", time=1000, execs=True)
+    data.sample(pid=7, ip=0x400123, time=1001, cgroup=1)
+    data.sample(pid=7, ip=0x400123, time=1002, cgroup=20)
+    data.sample(pid=7, ip=0x400123, time=1003, cgroup=30)
+    data.cgroup(id_=30, path="/system.slice/late.service", time=1004)
+    data.sample(pid=8, ip=0x400123, time=1005, cgroup=30)
+    data.write(tmp_path / "cgroups.data")
+    opctl("--session-dir", str(tmp_path / "s"), "import", str(tmp_path / "cgroups.data"))
+    answer = report(tmp_path / "s", "--sort", "pid,unit,container")
+    found = {(row["pid"], row["unit"], row["container"]): row["samples"] for row in answer["rows"]}
+    assert found == {
+        (7, "[none]", "[none]"): 1,
+        (7, "[none]", container): 1,
+        (7, "[unknown]", "[unknown]"): 1,
+        (8, "late.service", "[none]"): 1,
+    }
+    assert answer["quality"]["labels"] == {"exact": 3, "read": 0, "inherited": 0, "unknown": 1}
 
 
 def test_an_event_without_hits_is_an_answer(tmp_path):

@@ -296,6 +296,35 @@ where_version_2_is_alone_the_root_is_a_cgroup_like_any(void)
 }
 
 static void
+ids_are_those_of_the_hierarchy_that_has_perf_event(void)
+{
+    char text[2 * PATH_MAX];
+    put_machine(true);
+    put_file("#subsys_name hierarchy\nperf_event 7\n", "cgroups");
+    snprintf(text, sizeof text,
+             "2 1 0:2 / /memory rw - cgroup cgroup rw,memory\n"
+             "3 1 0:3 /part %s/1 rw - cgroup cgroup rw,perf_event\n"
+             "4 1 0:3 / %s/cgroup rw - cgroup cgroup rw,net_cls,perf_event\n"
+             "5 1 0:4 / %s/unified rw - cgroup2 cgroup2 rw\n",
+             root, root, root);
+    put_file(text, "self/mountinfo");
+    put_file("x\n", "1/file");
+    struct opd_hierarchy *hierarchy = opd_hierarchy_open(root);
+    CHECK(hierarchy != NULL && opd_hierarchy_is_mixed(hierarchy));
+    CHECK(opd_hierarchy_root(hierarchy) == root_id);
+    opd_hierarchy_close(hierarchy);
+    // Mounted nowhere: samples are not asked for ids.
+    put_file("2 1 0:2 / /memory rw - cgroup cgroup rw,memory\n", "self/mountinfo");
+    CHECK(opd_hierarchy_open(root) == NULL && errno == ENOENT);
+    struct opd_pipeline *pipeline = create(root);
+    put_process(80, "4:memory:/docker/one\n", 0);
+    CHECK(!opd_pipeline_knows_ids(pipeline));
+    CHECK(sample_is(pipeline, 80, 0, SECOND, "/docker/one", OPD_LABEL_READ));
+    opd_pipeline_destroy(pipeline);
+    remove_process(80);
+}
+
+static void
 a_recording_knows_what_its_records_say(void)
 {
     struct opd_pipeline *pipeline = create(NULL);
@@ -398,6 +427,7 @@ main(void)
     RUN(a_process_on_its_way_out_is_not_believed);
     RUN(an_id_is_exact_from_the_moment_it_is_in_a_sample);
     RUN(where_version_2_is_alone_the_root_is_a_cgroup_like_any);
+    RUN(ids_are_those_of_the_hierarchy_that_has_perf_event);
     RUN(a_recording_knows_what_its_records_say);
     RUN(reads_are_bounded_in_time);
     RUN(cgroups_without_end_are_bounded_and_told_in_time);

@@ -106,6 +106,10 @@ const char *opd_thread_comm(const struct opd_thread *thread);                // 
 struct opd_thread_sfile *opd_thread_sfiles(const struct opd_thread *thread); // OPD_THREAD_SFILES
 const struct opd_maps *opd_thread_maps(const struct opd_thread *thread);     // may be NULL
 struct opd_label *opd_thread_label(const struct opd_thread *thread);         // of its process
+// What a fork and an exec do to it; `parent` may be NULL.
+void opd_label_fork(struct opd_label *child, const struct opd_label *parent, uint32_t parent_pid,
+                    uint64_t time);
+void opd_label_exec(struct opd_label *label, uint64_t time);
 struct opd_label *opd_spaces_label(struct opd_spaces *spaces, uint32_t pid); // NULL: not known
 
 // The mapping that holds `address`, or NULL.
