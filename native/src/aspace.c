@@ -260,13 +260,9 @@ opd_spaces_comm(struct opd_spaces *spaces, uint32_t pid, uint32_t tid, const cha
     }
 }
 
-void
-opd_spaces_exit(struct opd_spaces *spaces, uint32_t pid, uint32_t tid, uint64_t time)
+static void
+mark_dead(struct opd_spaces *spaces, struct opd_thread *thread, uint64_t time)
 {
-    struct opd_thread *thread = find_thread(spaces, tid);
-    if (thread == NULL || thread->process->pid != pid || thread->dead ||
-        thread->process->snapshot_time > time)
-        return;
     thread->dead = true;
     thread->exit_time = time;
     thread->dead_previous = spaces->dead_last;
@@ -275,6 +271,16 @@ opd_spaces_exit(struct opd_spaces *spaces, uint32_t pid, uint32_t tid, uint64_t 
     else
         spaces->dead_first = thread;
     spaces->dead_last = thread;
+}
+
+void
+opd_spaces_exit(struct opd_spaces *spaces, uint32_t pid, uint32_t tid, uint64_t time)
+{
+    struct opd_thread *thread = find_thread(spaces, tid);
+    if (thread == NULL || thread->process->pid != pid || thread->dead ||
+        thread->process->snapshot_time > time)
+        return;
+    mark_dead(spaces, thread, time);
 }
 
 static int
@@ -427,6 +433,15 @@ opd_spaces_expire(struct opd_spaces *spaces, uint64_t now, uint64_t linger_ns)
 {
     while (spaces->dead_first != NULL && spaces->dead_first->exit_time + linger_ns < now)
         remove_thread(spaces, spaces->dead_first);
+}
+
+void
+opd_spaces_sweep(struct opd_spaces *spaces, uint64_t now, bool (*gone)(uint32_t pid, uint32_t tid))
+{
+    for (uint32_t i = 0; i < spaces->thread_chains; i++)
+        for (struct opd_thread *one = spaces->threads[i]; one != NULL; one = one->next)
+            if (!one->dead && gone(one->process->pid, one->tid))
+                mark_dead(spaces, one, now);
 }
 
 void

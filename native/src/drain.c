@@ -3,10 +3,12 @@
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "opd/procfs.h"
+#include "pipeline.h"
 #include "sampler.h"
 
 static void
@@ -255,6 +257,22 @@ is_due(struct opd_sampler *sampler)
     return false;
 }
 
+static bool
+is_gone(uint32_t pid, uint32_t tid)
+{
+    return (int32_t)pid > 0 && syscall(SYS_tgkill, pid, tid, 0) != 0 && errno == ESRCH;
+}
+
+void
+opd_sampler_sweep(struct opd_sampler *sampler)
+{
+    const char *root = sampler->pipeline->proc_root;
+    if (root == NULL || strcmp(root, "/proc") != 0)
+        return; // its processes are not ours to ask for
+    sampler->swept = opd_clock_monotonic();
+    opd_spaces_sweep(sampler->pipeline->spaces, sampler->swept, is_gone);
+}
+
 void *
 opd_sampler_drain_main(void *argument)
 {
@@ -287,6 +305,8 @@ opd_sampler_drain_main(void *argument)
         note_hangups(sampler, polls);
         opd_sampler_drain(sampler, false);
         opd_pipeline_poll(sampler->pipeline);
+        if (sampler->totals.last_progress > sampler->swept + SWEEP_EVERY_NS)
+            opd_sampler_sweep(sampler);
         publish_stats(sampler);
         polls = fill_polls(sampler);
         pthread_cond_broadcast(&sampler->progressed);

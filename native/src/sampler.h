@@ -15,6 +15,8 @@
 // A record may become visible this much later than its time says: its writer
 // was interrupted, or its virtual CPU descheduled, between clock and commit.
 #define SETTLE_NS 10000000u
+// How often the kernel is asked which of the known threads are gone.
+#define SWEEP_EVERY_NS 20000000000u
 
 // Samples wait at most so long in the rings.
 #define PATIENCE_NS 1000000000u
@@ -52,6 +54,7 @@ struct opd_sampler {
     atomic_bool stopping;
     _Atomic uint64_t progress; // CLOCK_MONOTONIC of the last finished drain
     pthread_cond_t progressed;
+    uint64_t swept;           // CLOCK_MONOTONIC of the last sweep
     uint64_t processed_until; // every record older than this was attributed
 
     struct opd_cost_batch copied, popped;
@@ -70,6 +73,8 @@ struct opd_sampler {
 // With the lock held: copies the rings and attributes everything older than a
 // safe time, or all there is.
 void opd_sampler_drain(struct opd_sampler *sampler, bool everything);
+// With the lock held: lets go of threads that are gone without a word.
+void opd_sampler_sweep(struct opd_sampler *sampler);
 // With the lock held: opens every target on a new ring, disabled. 0 or -errno.
 int opd_sampler_open_targets(struct opd_sampler *sampler, struct opd_ring *ring);
 // With the lock held: one more event of every target on all rings.

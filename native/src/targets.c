@@ -208,6 +208,7 @@ opd_sampler_sweep_targets(struct opd_sampler *sampler)
         opd_sampler_drain(sampler, false);
     for (size_t i = 0; i < sampler->ring_count; i++)
         forget_ended(sampler, &sampler->rings[i], polls);
+    opd_sampler_sweep(sampler);
     int left = (int)sampler->target_count;
     free(polls);
     pthread_mutex_unlock(&sampler->lock);

@@ -220,6 +220,32 @@ random_changes_match_a_plain_array(void)
     opd_spaces_destroy(spaces);
 }
 
+static bool
+is_odd(uint32_t pid, uint32_t tid)
+{
+    CHECK(pid == tid);
+    return tid % 2 != 0;
+}
+
+static void
+a_sweep_lets_go_of_what_ended_without_a_word(void)
+{
+    struct opd_spaces *spaces = opd_spaces_create(NULL);
+    bool known;
+    for (uint32_t pid = 1; pid <= 10; pid++)
+        opd_spaces_comm(spaces, pid, pid, "x", true, 5);
+    opd_spaces_sweep(spaces, 100, is_odd);
+    opd_spaces_sweep(spaces, 150, is_odd);
+    CHECK(!opd_spaces_lives(spaces, 3) && opd_spaces_lives(spaces, 4));
+    // What was on its way when it ended is still told by name, for a while.
+    CHECK(opd_spaces_thread(spaces, 3, 3, &known) != NULL && known);
+    opd_spaces_expire(spaces, 120, 19);
+    struct opd_spaces_stats stats;
+    opd_spaces_stats(spaces, &stats);
+    CHECK(stats.processes == 5 && stats.threads == 5);
+    opd_spaces_destroy(spaces);
+}
+
 int
 main(void)
 {
@@ -233,5 +259,6 @@ main(void)
     RUN(offsets_follow_the_cuts);
     RUN(everything_is_bounded_and_counted);
     RUN(random_changes_match_a_plain_array);
+    RUN(a_sweep_lets_go_of_what_ended_without_a_word);
     return 0;
 }

@@ -120,6 +120,10 @@ uint64_t opd_maps_version(const struct opd_maps *maps);
 // Frees what exited more than `linger_ns` before `now` (samples of a dying
 // task come after its EXIT).
 void opd_spaces_expire(struct opd_spaces *spaces, uint64_t now, uint64_t linger_ns);
+// Lets go of threads whose EXIT was lost, or was older than the look into
+// /proc that found them on their way out.
+void opd_spaces_sweep(struct opd_spaces *spaces, uint64_t now,
+                      bool (*gone)(uint32_t pid, uint32_t tid));
 
 // Calls `visit` for the image of every mapping (shared ones may come twice).
 void opd_spaces_each_image(const struct opd_spaces *spaces,
