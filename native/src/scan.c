@@ -125,6 +125,7 @@ opd_scan_destroy(struct opd_scan *scan)
     opd_scan_empty_table(&scan->totals);
     opd_scan_empty_table(&scan->all);
     free(scan->place);
+    free(scan->base_chosen);
     free(scan->sfiles);
     free(scan->groups);
     free(scan->out_rows);
@@ -258,7 +259,12 @@ read_sfile(struct opd_scan *scan, const struct planes *columns, uint32_t sfile_c
     if (rc != 0)
         return rc;
     sfile->passes = scan->tests_symbol || passes(scan, sfile->cells);
-    return sfile->passes ? find_base(scan, sfile->cells, &sfile->base) : 0;
+    if (!sfile->passes)
+        return 0;
+    rc = find_base(scan, sfile->cells, &sfile->base);
+    sfile->counts =
+        !scan->choosing || (sfile->base < scan->bases_were && scan->base_chosen[sfile->base]);
+    return rc;
 }
 
 static void
@@ -356,6 +362,8 @@ opd_scan_add(struct opd_scan *scan, const uint8_t *data, size_t size, uint32_t s
                 continue;
         }
         add_to(&scan->totals.entries[sfile->total], hits, weight);
+        if (!sfile->counts)
+            continue;
         rc = add_group(scan, sfile, symbol, hits, weight, bucket);
         if (rc != 0)
             return rc;

@@ -26,6 +26,7 @@ struct sfile {
     uint32_t total; // its entry of the totals
     uint32_t base;  // the number of its cells that are keys
     uint8_t wanted, passes;
+    uint8_t counts; // for a row
 };
 
 struct opd_scan {
@@ -45,9 +46,11 @@ struct opd_scan {
     struct opd_scan_table totals; // (bucket, event)
     struct opd_scan_table all;    // the same, before the filter: numbered alike
 
-    int choosing;       // 0: rows are being found; 1: those in `place` alone count
-    uint32_t *place;    // by row: its place among the chosen + 1, or 0
-    uint32_t rows_were; // rows when they were chosen
+    int choosing;         // 0: rows are being found; 1: those in `place` alone count
+    uint32_t *place;      // by row: its place among the chosen + 1, or 0
+    uint32_t rows_were;   // rows when they were chosen
+    uint8_t *base_chosen; // by base, of as many as there were then
+    uint32_t bases_were;
 
     struct sfile *sfiles;
     uint32_t sfile_room;

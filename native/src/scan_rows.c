@@ -94,12 +94,23 @@ opd_scan_rows(struct opd_scan *scan, uint32_t limit, struct opd_scan_rows *rows)
 int
 opd_scan_choose(struct opd_scan *scan, const uint32_t *numbers, uint32_t count)
 {
+    uint32_t bases = opd_intern_count(scan->bases);
     uint32_t *place = calloc((size_t)scan->rows.count + 1, sizeof *place);
-    if (place == NULL)
+    uint8_t *base_chosen = calloc((size_t)bases + 1, 1);
+    if (place == NULL || base_chosen == NULL) {
+        free(place);
+        free(base_chosen);
         return -ENOMEM;
-    for (uint32_t i = 0; i < count; i++)
-        if (numbers[i] < scan->rows.count)
-            place[numbers[i]] = i + 1;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (numbers[i] >= scan->rows.count)
+            continue;
+        place[numbers[i]] = i + 1;
+        base_chosen[scan->rows.entries[numbers[i]].key >> 32] = 1;
+    }
+    free(scan->base_chosen);
+    scan->base_chosen = base_chosen;
+    scan->bases_were = bases;
     free(scan->place);
     scan->place = place;
     scan->rows_were = scan->rows.count;

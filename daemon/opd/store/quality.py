@@ -129,14 +129,18 @@ def read_extent(
 ) -> tuple[int | None, int | None]:
     """When the first and the last window of the stretches begin; None: there is none."""
     found = [
-        connection.execute(
-            f"SELECT min(start_ns), max(start_ns) FROM windows WHERE {stretch.where}",  # noqa: S608
-            stretch.values,
-        ).fetchone()
+        [
+            connection.execute(
+                f"SELECT start_ns FROM windows WHERE {stretch.where}"  # noqa: S608
+                f" ORDER BY start_ns {order} LIMIT 1",
+                stretch.values,
+            ).fetchone()
+            for order in ("ASC", "DESC")
+        ]
         for stretch in stretches
     ]
-    firsts = [first for first, _last in found if first is not None]
-    lasts = [last for _first, last in found if last is not None]
+    firsts = [first[0] for first, _last in found if first is not None]
+    lasts = [last[0] for _first, last in found if last is not None]
     return min(firsts, default=None), max(lasts, default=None)
 
 
