@@ -128,3 +128,17 @@ def test_rings_beyond_the_locked_memory_are_made_smaller(start_as, tmp_path):
         assert ("rings.smaller" in daemon.log()) == (key == "no")
         assert daemon.stop() == 0
     assert sizes["yes"] > 8192 * 1024 > sizes["no"]
+
+
+def test_without_any_locked_memory_it_is_said(start_as):
+    """A second opd of the same user, and nothing left: exit 77 names the limit, not a filter."""
+    low = ("prlimit", "--memlock=0:0")
+    first = start_as(SERVICE_CAPABILITIES, *EVENT, before=low)
+    second = start_as(SERVICE_CAPABILITIES, *EVENT, before=low, ready=False)
+    if second.wait_ready() is None:
+        level = int(Path("/proc/sys/kernel/perf_event_paranoid").read_text(encoding="ascii"))
+        assert level < 0, "it started without locked memory"
+        pytest.skip("perf_event_paranoid -1 lifts the limit")
+    assert second.process.returncode == 77
+    assert "RLIMIT_MEMLOCK is 0 KiB" in second.log()
+    assert first.stop() == 0

@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import platform
+import resource
 from pathlib import Path
 
 from opd.errors import EventError, OpdError, OperationFailedError, PermissionDeniedError
-from opd.events.catalogue import BY_NAME
+from opd.events.catalogue import BY_NAME, PERF_TYPE_SOFTWARE
 
 # Upstream's levels; a CPU-wide event of an unprivileged user needs at most this one.
 PARANOID_CPU_WIDE = 0
@@ -88,6 +89,8 @@ def _denied(
     level = (
         read_number(Path(proc, "sys/kernel/perf_event_paranoid")) if paranoid is None else paranoid
     )
+    if number == errno.EPERM and paranoid is None and _opens_at_all(proc):
+        return _no_memory(where, proc)
     tracepoint = event_name.partition(":")[0] not in BY_NAME
     wanted = PARANOID_TRACEPOINTS if tracepoint else PARANOID_CPU_WIDE
     privileged = effective_capabilities(proc) & (PERFMON | SYS_ADMIN)
@@ -105,6 +108,23 @@ def _denied(
         f" kernel.perf_event_paranoid is {now})",
         hint="run as root, or give the process CAP_PERFMON (AmbientCapabilities=CAP_PERFMON),"
         f" or as root: sysctl kernel.perf_event_paranoid={wanted}",
+    )
+
+
+def _opens_at_all(proc: str) -> bool:
+    """Whether perf_event_open itself is not what was refused."""
+    return proc == "/proc" and try_open(PERF_TYPE_SOFTWARE, 0) == 0
+
+
+def _no_memory(where: str, proc: str) -> PermissionDeniedError:
+    limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    free = read_number(Path(proc, "sys/kernel/perf_event_mlock_kb"))
+    return PermissionDeniedError(
+        f"{where}: no locked memory is left for its rings (EPERM; RLIMIT_MEMLOCK is"
+        f" {limit // 1024} KiB, kernel.perf_event_mlock_kb {free} a CPU for all of user"
+        f" {os.geteuid()})",
+        hint="end this user's other profilers, or raise the limit: LimitMEMLOCK= in opd.service,"
+        " ulimit -l; CAP_IPC_LOCK lifts it",
     )
 
 
