@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -88,6 +89,14 @@ class Account:
                 with contextlib.suppress(OSError):
                     waiting += [int(child) for child in path.read_text().split()]
         return found
+
+    def end_all(self) -> None:
+        """Kill what runs inside, and reap what was started from here."""
+        for pid in self.pids():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for process in self._started:
+            process.wait()
 
     def close(self) -> None:
         """Remove the groups; what still runs inside is left to whoever started it."""

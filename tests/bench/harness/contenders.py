@@ -74,7 +74,8 @@ class Contender:
         return memory_of(self.account)
 
     def close(self) -> None:
-        """Remove its files."""
+        """End what still runs, as after a failure, and remove its files."""
+        self.account.end_all()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -27,7 +27,7 @@ def run(context: Context) -> None:
     chosen, absent = contenders.present(context.options.contenders)
     for line in absent:
         context.note(line)
-    ratios: dict[tuple[str, int], list[float]] = {}
+    ratios: Ratios = {}
     with builder() as loads:
         spin = loads.build("spin.c")
         _work(context, spin)  # warm
@@ -41,24 +41,40 @@ def run(context: Context) -> None:
                     context.progress(f"slow-down: {contender.name}, {rate} Hz")
                     case = contender.name, contender.fixed_rate or rate
                     ratios.setdefault(case, []).extend(_block(context, contender, rate, spin))
-    rows = []
-    for (name, rate), found in sorted(ratios.items(), key=lambda item: (item[0][1], item[0][0])):
+            context.findings.figures.clear()
+            _figures(context, ratios)
+            context.save()
+    _tables(context, ratios)
+
+
+Ratios = dict[tuple[str, int], list[float]]
+
+
+def _figures(context: Context, ratios: Ratios) -> None:
+    for (name, rate), found in ratios.items():
         middle = 100 * (statistics.median(found) - 1)
         low, high = _interval(found)
-        key = f"slowdown.{name}.{rate}"
         note = "95 % interval of the median, by resampling"
-        context.findings.figures.append(Figure(key, middle, "%", len(found), low, high, note))
+        context.findings.figures.append(
+            Figure(f"slowdown.{name}.{rate}", middle, "%", len(found), low, high, note)
+        )
+
+
+def _tables(context: Context, ratios: Ratios) -> None:
+    known = {figure.key: figure for figure in context.findings.figures}
+    rows = []
+    points: dict[str, list[list[float | str]]] = {}
+    for name, rate in sorted(ratios, key=lambda case: (case[1], case[0])):
+        figure = known[f"slowdown.{name}.{rate}"]
+        middle, low, high = (float(v or 0) for v in (figure.value, figure.low, figure.high))
         per = middle / 100 / rate * 1e6
         rows.append([name, str(rate), f"{middle:+.2f}", f"{low:+.2f}..{high:+.2f}", f"{per:.1f}"])
+        points.setdefault(name, []).append([str(rate), middle, low, high])
     context.table(
         "Slow-down of a CPU-bound program on every CPU, by its own CPU time",
         ["who", "Hz", "median %", "95 % interval", "us a sample"],
         rows,
     )
-    points: dict[str, list[list[float | str]]] = {}
-    for figure in context.findings.figures:
-        _, name, rate_text = figure.key.split(".")
-        points.setdefault(name, []).append([rate_text, figure.value or 0, figure.low, figure.high])
     series = [Series(name, values) for name, values in points.items()]
     context.plot(Plot("Slow-down of the load", "Hz", "%", series, "bars"))
 
