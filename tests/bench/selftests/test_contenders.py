@@ -11,6 +11,9 @@ import pytest
 from bench.harness import contenders
 from bench.harness.accounting import Account
 
+# Real programs on a machine that may be busy.
+pytestmark = pytest.mark.timeout(600)
+
 BURN = [sys.executable, "-c", "while True: sum(range(1000))"]
 
 

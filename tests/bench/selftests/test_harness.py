@@ -17,6 +17,9 @@ from bench.harness.figures import Figure, Findings, Plot, Series, Table, fit_lin
 from bench.harness.loads import STATIC, builder
 from bench.harness.section import Outcome, Section
 
+# Real programs on a machine that may be busy.
+pytestmark = pytest.mark.timeout(600)
+
 
 def verdict(name, *figures):
     """Give the verdict on one budget of BUDGETS."""
