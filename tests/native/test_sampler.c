@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -200,6 +201,14 @@ an_event_that_is_not_there_leaves_nothing_open(void)
     opd_sampler_destroy(sampler);
 }
 
+static uint64_t
+page_faults(void)
+{
+    struct rusage usage;
+    CHECK(getrusage(RUSAGE_SELF, &usage) == 0);
+    return (uint64_t)(usage.ru_minflt + usage.ru_majflt);
+}
+
 static void
 a_counted_event_is_sampled_once_a_period(void)
 {
@@ -215,10 +224,14 @@ a_counted_event_is_sampled_once_a_period(void)
             mmap(NULL, pages * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         CHECK(area != MAP_FAILED);
         madvise(area, pages * 4096, MADV_NOHUGEPAGE);
+        // A sanitizer faults pages of its own with each: the kernel's count decides.
+        uint64_t before = page_faults();
         for (uint64_t i = 0; i < pages; i++)
             area[i * 4096] = 1;
+        uint64_t faults = page_faults() - before;
         munmap(area, pages * 4096);
         struct opd_window *window = take_now(sampler);
+        CHECK(faults >= pages);
         uint64_t hits = 0, weight = 0, period = round == 0 ? 100 : 400;
         for (uint32_t i = 0; i < window->rows; i++) {
             uint32_t sfile = window->row_sfile[i];
@@ -227,10 +240,11 @@ a_counted_event_is_sampled_once_a_period(void)
             hits += window->row_hits[i];
             weight += window->row_weight[i];
         }
-        printf("%lu faults: %lu hits weigh %lu\n", (unsigned long)pages, (unsigned long)hits,
+        printf("%lu faults: %lu hits weigh %lu\n", (unsigned long)faults, (unsigned long)hits,
                (unsigned long)weight);
-        CHECK(hits > pages / period * 9 / 10 && hits < pages / period * 12 / 10);
-        CHECK(weight == hits * period);
+        CHECK(hits > faults / period * 9 / 10 && hits < faults / period * 12 / 10);
+        // A few may have come between the window before and the change of rate.
+        CHECK(weight <= hits * period && weight + 3 * period >= hits * period);
         opd_window_free(window);
         CHECK(opd_sampler_set_rate(sampler, 1, 400) == 0);
     }
