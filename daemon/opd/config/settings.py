@@ -251,6 +251,16 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
             "true or false",
         ),
     ] = True
+    sql_memory_mib: Annotated[
+        int,
+        _says(
+            "MiB that a query of `opctl sql` may use before it spills to disk or fails. The"
+            " process that answers takes about 100 more, and ends when nobody asks.",
+            "MiB between 16 and 65536",
+            ge=16,
+            le=65536,
+        ),
+    ] = 64
 
 
 class GovernorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

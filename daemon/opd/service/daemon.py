@@ -90,7 +90,7 @@ class Daemon:
         self._notifier = Notifier.from_environment()
         self.duties = Duties()
         self.segments = SegmentDuty(self.directory, self.log, enabled=config.store.segments)
-        self.asker = Asker(self.directory)
+        self.asker = Asker(self.directory, memory_mib=config.store.sql_memory_mib)
         self.started = time.monotonic()
         self.start_cpu_ns = 0  # of the main thread, until ready
         self.ending = threading.Event()
@@ -285,6 +285,7 @@ class Daemon:
         if fixed:
             self.log.warning("config.needs_restart", keys=fixed)
         self.segments.enabled = config.store.segments
+        self.asker.memory_mib = config.store.sql_memory_mib
         self.link.keep(limits_of(config.store))
         if self.loop is not None:
             self.loop.interval_s = config.daemon.interval

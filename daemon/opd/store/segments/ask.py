@@ -38,8 +38,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 class Asker:
     """One child for all who ask; each waits for its turn. Any thread may call."""
 
-    def __init__(self, directory: Path, *, idle_s: float | None = None) -> None:
-        """Start nothing yet. ``idle_s``: when the child goes to rest, instead of a minute."""
+    def __init__(
+        self, directory: Path, *, idle_s: float | None = None, memory_mib: int | None = None
+    ) -> None:
+        """Start nothing yet.
+
+        ``idle_s``: when the child goes to rest, instead of a minute;
+        ``memory_mib``: what its queries may have, from the next child on.
+        """
+        self.memory_mib = memory_mib
         self._directory = directory
         self._idle_s = idle_s
         self._turn = threading.Lock()
@@ -107,7 +114,7 @@ class Asker:
         fresh = self._child is None or self._child.has_ended()
         if fresh:
             self._drop()
-            self._child = SqlChild(self._directory, idle_s=self._idle_s)
+            self._child = SqlChild(self._directory, idle_s=self._idle_s, memory_mib=self.memory_mib)
             self._counts["children"] += 1
         self._serial += 1
         ask = talk.Ask(

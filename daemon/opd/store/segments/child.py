@@ -46,7 +46,9 @@ class OverdueError(OpdError):
 class SqlChild:
     """One process of opd.store.segments.serve and the folder that it may fill."""
 
-    def __init__(self, directory: Path, *, idle_s: float | None = None) -> None:
+    def __init__(
+        self, directory: Path, *, idle_s: float | None = None, memory_mib: int | None = None
+    ) -> None:
         """Start it. OSError when it cannot be."""
         import tempfile  # start-up has a budget
 
@@ -59,6 +61,8 @@ class SqlChild:
         command.append(f"--spill={self._spill.name}")
         if idle_s is not None:
             command.append(f"--idle={idle_s}")
+        if memory_mib is not None:
+            command.append(f"--memory-mib={memory_mib}")
         with theirs:
             self._process = subprocess.Popen(
                 command,

@@ -144,7 +144,7 @@ class Engine:
 def _too_large(what: str) -> OperationFailedError:
     return OperationFailedError(
         f"sql: the query needs more than it may have: {what}",
-        hint="ask for fewer groups, or a shorter range with --since",
+        hint="ask for fewer groups or a shorter range (--since), or raise [store] sql_memory_mib",
     )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from opd.errors import StoreError
 from opd.store.schema import QUALITY_COLUMNS
-from opd.store.segments.files import HOUR_NS, list_segments, short_run
+from opd.store.segments.files import HOUR_NS, list_segments
 from opd.store.segments.footer import About, numbers_of, read_about
 from opd.store.segments.samples import Window
 
@@ -69,13 +69,10 @@ class Known:
         self._directory = directory
         self._read: dict[tuple[str, tuple[int, int, int]], Written | None] = {}
 
-    def list(self, hours: Iterable[tuple[str, int]] | None = None) -> list[Written]:
-        """The segments that can be read, or those of these (run8, hour)."""
-        wanted = None if hours is None else set(hours)
+    def list(self) -> list[Written]:
+        """The segments that can be read, oldest first."""
         seen, found = {}, []
         for segment in list_segments(self._directory):
-            if wanted is not None and (segment.run8, segment.hour) not in wanted:
-                continue
             stamp = _stamp(segment.path)
             if stamp is None:  # retention took it
                 continue
@@ -84,8 +81,7 @@ class Known:
             seen[key] = written
             if written is not None:
                 found.append(written)
-        if wanted is None:
-            self._read = seen
+        self._read = seen
         return found
 
 
@@ -168,16 +164,37 @@ def plan_hours(
     owners = owners_of(connection)
     until_ns = (now_ns - grace_ns) // HOUR_NS * HOUR_NS
     hours = logged_hours(connection, until_ns=until_ns)
-    pairs = {(short_run(owners[row].run), hour) for row, hour, *_ in hours}
-    written = {one.key: one for one in Known(directory).list(pairs)}
+    written = {one.key: one for one in Known(directory).list()}
+    passing = _passing(connection)
+    # Retention deletes the oldest first, and what it deleted is not written again. Without
+    # segments nothing was deleted; hours that were missed are caught up from the oldest on.
+    mine = {owners[row] for row in passing}
+    oldest = min((hour for run, started, hour in written if (run, started) in mine), default=None)
+
+    def went(row: int, hour: int) -> bool:
+        return oldest is not None and hour < oldest and row in passing
+
     return [
         Hour(
             *(by_id[row], owners[row].started_ns, hour, windows),
             written.get((*owners[row], hour)),
         )
         for row, hour, windows in unwritten(connection, hours, written, owners)
-        if row in by_id
+        if row in by_id and (not went(row, hour) or (*owners[row], hour) in written)
     ]
+
+
+def _passing(connection: sqlite3.Connection) -> set[int]:
+    """Rows of runs whose windows go when they get old."""
+    columns = {row[1] for row in connection.execute("PRAGMA table_info(sessions)")}
+    saved = "saved" if "saved" in columns else "0"
+    return {
+        row
+        for (row,) in connection.execute(
+            "SELECT runs.id FROM runs JOIN sessions ON sessions.id = runs.session"  # noqa: S608
+            f" WHERE kind = 'live' AND NOT {saved}"
+        )
+    }
 
 
 def quality_columns(connection: sqlite3.Connection) -> str:

@@ -11,6 +11,7 @@ import contextlib
 import os
 import queue
 import resource
+import shutil
 import socket
 import sys
 import threading
@@ -48,6 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     with socket.socket(fileno=options.fd) as connection, contextlib.suppress(OSError):
         _Service(connection, options).run()
+    shutil.rmtree(options.spill, ignore_errors=True)
     return 0
 
 
@@ -96,6 +98,7 @@ class _Service:
         if self._engine is not None:
             self._engine.interrupt()
         time.sleep(_LINGER_S)
+        shutil.rmtree(self._options.spill, ignore_errors=True)
         os._exit(0)
 
     def _answer(self, ask: talk.Ask) -> None:

@@ -204,8 +204,9 @@ def test_closing_ends_a_query_that_runs(history):
         asker.ask("SELECT 1", Limits())
 
 
-def test_the_child_ends_with_whoever_started_it(history):
+def test_the_child_ends_with_whoever_started_it(history, spill, monkeypatch):
     """Also when that is killed in the middle of a query."""
+    monkeypatch.setenv("TMPDIR", str(spill))
     script = (
         "import sys, threading, time; from pathlib import Path\n"
         "from opd.store.segments.ask import Asker, Limits\n"
@@ -218,6 +219,7 @@ def test_the_child_ends_with_whoever_started_it(history):
         time.sleep(0.3)
         parent.kill()
     wait_for(lambda: state(pid) in ("", "Z"))
+    assert list(spill.iterdir()) == []
 
 
 def test_no_store_is_told_as_such(tmp_path):

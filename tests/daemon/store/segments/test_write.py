@@ -169,6 +169,29 @@ def test_hours_missed_are_caught_up(history):
     assert len(said) == 3
 
 
+def test_what_retention_deleted_is_not_written_again(history):
+    """The log still has the hour, which goes next; late windows of written hours are added."""
+    history.add_hours(3)
+    write(history)
+    paths(history)[0].unlink()
+    assert write(history) == []
+    history.add(1000, start_ns=START_NS + HOUR_NS + WINDOW_NS)
+    history.add_hours(1, first=3)
+    said = write(history)
+    assert [line["rewritten"] for line in said] == [True, False]
+    assert [segment.hour - HOUR for segment in list_segments(history.directory)] == [1, 2, 3]
+
+
+def test_an_import_of_old_times_has_its_segments(history):
+    """It does not go with age, so it was not deleted."""
+    history.add_hours(1, first=5)
+    write(history)
+    history.writer.open_run(make_run("e" * 32, session="old", kind="import", started_ns=START_NS))
+    history.writer.add_images([(image, None) for image in IMAGES])
+    history.add(0)
+    assert len(write(history)) == 1
+
+
 def test_a_late_window_is_added_to_its_hour(history):
     """The file is written anew, with the windows of before and the late one, each once."""
     history.add(0)
