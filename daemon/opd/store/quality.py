@@ -155,7 +155,7 @@ def read_covered(
     covered: dict[int, float] = {}
     if len(starts) <= _ASKED_APART:
         # SQLite adds them up, a bucket at a time.
-        ends = [*starts[1:], _FAR_NS]
+        ends = [*starts[1:], _FAR_NS][: len(starts)]
         for bucket, (start, end) in enumerate(zip(starts, ends, strict=True)):
             first = -_FAR_NS if bucket == 0 else start
             for stretch in stretches:
