@@ -52,21 +52,24 @@ has_option(char *options, const char *name)
     return false;
 }
 
-// Whether perf_event is bound to a hierarchy of version 1.
-static bool
-is_first_version(const char *proc_root)
+// Where perf_event is bound.
+enum bound { TO_VERSION_2, TO_VERSION_1, NOWHERE };
+
+static enum bound
+where_bound(const char *proc_root)
 {
     char path[512], line[256], name[64];
     snprintf(path, sizeof path, "%s/cgroups", proc_root);
     FILE *file = fopen(path, "re");
-    bool first = false;
-    unsigned hierarchy;
+    enum bound bound = TO_VERSION_2;
+    unsigned hierarchy, count, enabled;
     while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        if (sscanf(line, "%63s %u", name, &hierarchy) == 2 && strcmp(name, "perf_event") == 0)
-            first = hierarchy != 0;
+        if (sscanf(line, "%63s %u %u %u", name, &hierarchy, &count, &enabled) == 4 &&
+            strcmp(name, "perf_event") == 0) // disabled, all processes have the root's id
+            bound = enabled == 0 ? NOWHERE : hierarchy != 0 ? TO_VERSION_1 : TO_VERSION_2;
     if (file != NULL)
         fclose(file);
-    return first;
+    return bound;
 }
 
 // The mount point of the hierarchy, "" when there is none; and whether there
@@ -75,10 +78,13 @@ static void
 find_mount(const char *proc_root, char *found, size_t size, bool *mixed)
 {
     char path[512];
-    bool first = is_first_version(proc_root), whole = false;
+    enum bound bound = where_bound(proc_root);
+    bool first = bound == TO_VERSION_1, whole = false;
     size_t room = 0;
     char *line = NULL;
     found[0] = '\0';
+    if (bound == NOWHERE)
+        return;
     snprintf(path, sizeof path, "%s/self/mountinfo", proc_root);
     FILE *file = fopen(path, "re");
     while (file != NULL && getline(&line, &room, file) > 0) {

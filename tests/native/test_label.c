@@ -61,7 +61,7 @@ put_machine(bool mixed)
     char text[2 * PATH_MAX];
     struct stat status;
     put_file("x\n", "cgroup/file");
-    put_file("#subsys_name hierarchy\nmemory 4\nperf_event 0\n", "cgroups");
+    put_file("#subsys_name hierarchy num enabled\nmemory 4 9 1\nperf_event 0 9 1\n", "cgroups");
     snprintf(text, sizeof text,
              "1 0 0:1 / / rw - tmpfs tmpfs rw\n%s"
              "3 1 0:3 / %s/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw\n",
@@ -300,7 +300,7 @@ ids_are_those_of_the_hierarchy_that_has_perf_event(void)
 {
     char text[2 * PATH_MAX];
     put_machine(true);
-    put_file("#subsys_name hierarchy\nperf_event 7\n", "cgroups");
+    put_file("#subsys_name hierarchy num enabled\nperf_event 7 9 1\n", "cgroups");
     snprintf(text, sizeof text,
              "2 1 0:2 / /memory rw - cgroup cgroup rw,memory\n"
              "3 1 0:3 /part %s/1 rw - cgroup cgroup rw,perf_event\n"
@@ -313,6 +313,8 @@ ids_are_those_of_the_hierarchy_that_has_perf_event(void)
     CHECK(hierarchy != NULL && opd_hierarchy_is_mixed(hierarchy));
     CHECK(opd_hierarchy_root(hierarchy) == root_id);
     opd_hierarchy_close(hierarchy);
+    put_file("#subsys_name hierarchy num enabled\nperf_event 0 1 0\n", "cgroups");
+    CHECK(opd_hierarchy_open(root) == NULL && errno == ENOENT); // disabled at boot
     // Mounted nowhere: samples are not asked for ids.
     put_file("2 1 0:2 / /memory rw - cgroup cgroup rw,memory\n", "self/mountinfo");
     CHECK(opd_hierarchy_open(root) == NULL && errno == ENOENT);
