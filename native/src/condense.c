@@ -8,6 +8,7 @@
 
 #include "frame_table.h"
 #include "opd/intern.h"
+#include "row_sort.h"
 
 struct known_stack {
     uint32_t number;
@@ -15,12 +16,6 @@ struct known_stack {
 };
 
 #define NO_LEAF UINT32_MAX
-
-struct sort_row {
-    uint64_t key;
-    uint64_t hits, excess;
-    uint32_t sfile;
-};
 
 struct opd_condenser {
     uint32_t frame_limit, stack_limit;
@@ -335,15 +330,6 @@ number_stacks(struct opd_condenser *condenser, uint32_t first_stack, struct opd_
     return 0;
 }
 
-static int
-compare_rows(const void *one, const void *other)
-{
-    const struct sort_row *a = one, *b = other;
-    if (a->key != b->key)
-        return a->key < b->key ? -1 : 1;
-    return a->sfile < b->sfile ? -1 : a->sfile > b->sfile;
-}
-
 // The least weight of one hit for each event, spread over its sample files.
 static int
 find_units(struct opd_condenser *condenser, struct opd_condensed *out)
@@ -391,7 +377,7 @@ group_rows(struct opd_condenser *condenser, uint32_t no_name, struct opd_condens
                                        .hits = window->row_hits[i],
                                        .excess = excess_of(condenser, out, i)};
     }
-    qsort(sorting, window->rows, sizeof *sorting, compare_rows);
+    sorting = opd_sort_rows(sorting, sorting + window->rows, window->rows);
     for (uint32_t i = 0; i < window->rows; i++) {
         uint32_t at = out->groups;
         if (i > 0 && sorting[i].key == sorting[i - 1].key) {
@@ -418,7 +404,7 @@ order_rows(struct opd_condenser *condenser, struct opd_condensed *out)
             .hits = window->row_hits[i],
             .excess = excess_of(condenser, out, i),
             .sfile = window->row_sfile[i]};
-    qsort(sorting, window->rows, sizeof *sorting, compare_rows);
+    sorting = opd_sort_rows(sorting, sorting + window->rows, window->rows);
     uint64_t before = 0;
     for (uint32_t i = 0; i < window->rows; i++) {
         out->row_sfile[i] = sorting[i].sfile;
@@ -443,7 +429,7 @@ make_room(struct opd_condenser *condenser)
     size_t bytes =
         8 * (rows * 5 + window->sfiles + 3 * events) + 4 * (rows * 3 + stacks * 3 + frames) + 64;
     char *at = malloc(bytes);
-    condenser->sorting = malloc((rows + 1) * sizeof *condenser->sorting);
+    condenser->sorting = malloc((2 * rows + 1) * sizeof *condenser->sorting);
     condenser->out_memory = at;
     if (at == NULL || condenser->sorting == NULL)
         return -ENOMEM;

@@ -46,6 +46,7 @@ DEFAULT_RESOLVER = "opd.symbols.resolver:Resolver"
 # Reading the process's own memory costs the kernel a walk of its pages.
 EXIT_STORE_GONE = 3
 _REPORT_SECONDS = 5.0
+_WEIGH_SECONDS = 60.0
 # What may pass by itself: the window is tried again this often.
 _WAITED_FOR = frozenset(("disk_full", "io_error", "busy", "read_only"))
 _HOLD_SECONDS = 1.0
@@ -121,6 +122,7 @@ class Worker:
         self._errors: collections.Counter[str] = collections.Counter()
         self._run = ""
         self._reported = 0.0
+        self._weighed, self._pss = -_WEIGH_SECONDS, 0
 
     def run(self) -> int:
         """Serve until Close or the daemon's end."""
@@ -275,11 +277,18 @@ class Worker:
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
         self._send(
             messages.Report(
-                *(os.getpid(), time.process_time(), pss_bytes(), errors),
+                *(os.getpid(), time.process_time(), self._own_pss(), errors),
                 *(self._meter.cpu_seconds(), children.ru_utime + children.ru_stime),
                 {} if self._writer.retention is None else self._writer.retention.counts(),
             )
         )
+
+    def _own_pss(self) -> int:
+        """At most a minute old: the kernel walks all pages to tell it."""
+        if time.monotonic() - self._weighed > _WEIGH_SECONDS:
+            self._weighed = time.monotonic()
+            self._pss = pss_bytes()
+        return self._pss
 
     def _send(self, message: messages.ToDaemon) -> None:
         self._connection.sendall(messages.frame(message))
