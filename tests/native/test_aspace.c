@@ -230,7 +230,6 @@ is_odd(uint32_t pid, uint32_t tid)
 static void
 a_sweep_lets_go_of_what_ended_without_a_word(void)
 {
-    struct opd_spaces_limits limits = {100, 100, 100};
     struct opd_spaces *spaces = opd_spaces_create(&limits);
     bool known;
     for (uint32_t pid = 1; pid <= 10; pid++)
