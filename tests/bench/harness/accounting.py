@@ -96,6 +96,8 @@ class Account:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         for process in self._started:
+            if process.poll() is None:
+                process.kill()  # it may not have joined the group yet
             process.wait()
 
     def close(self) -> None:

@@ -99,7 +99,8 @@ class OpdContender(Contender):
             self._opd.stop()
         self._parts = watch.parts()
         if self._opd.status:
-            raise RuntimeError(f"opd ended with status {self._opd.status}")
+            said = self._opd.log_path.read_text(errors="replace")[-2000:]
+            raise RuntimeError(f"opd ended with status {self._opd.status}: {said}")
 
     def examine(self) -> Taken:
         """Look at what was taken."""
