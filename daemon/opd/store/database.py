@@ -22,6 +22,7 @@ from opd.store.schema import (
     LOCK_NAME,
     OLDEST_VERSION,
     SCHEMA,
+    TABLES,
     UPGRADES,
     VERSION,
 )
@@ -67,6 +68,9 @@ def open_writer(directory: Path) -> sqlite3.Connection:
     except sqlite3.Error as error:
         connection.close()
         raise StoreError(f"{path}: cannot open the store: {error}") from error
+    except UnicodeDecodeError as error:  # of the message that quotes a damaged schema
+        connection.close()
+        raise DamagedStoreError(f"{path}: cannot open the store: it is damaged") from error
     except StoreError:
         connection.close()
         raise
@@ -93,6 +97,9 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
                 _run_script(connection, UPGRADES[step])
         if version != VERSION:
             connection.execute(f"PRAGMA user_version={VERSION}")
+        tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+        if lost := [name for name in TABLES if name not in tables]:
+            raise DamagedStoreError(f"{path}: damaged: without its table {lost[0]}")
 
 
 def _run_script(connection: sqlite3.Connection, script: str) -> None:
@@ -182,6 +189,10 @@ class WriterLock:
         os.close(self._fd)
 
 
+class DamagedStoreError(StoreError):
+    """The file is ours and cannot be what a writer left."""
+
+
 class StoreGoneError(StoreError):
     """The open store is no longer the one at its path: removed or replaced."""
 
@@ -210,12 +221,12 @@ class ReadConnection:
             raise StoreError(f"{self.path}: no store there")
         try:
             self.connection = self._open()
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
             self._remove_copy()
             raise StoreError(f"{self.path}: cannot read the store: {error}") from error
         try:
             version = check_version(self.connection, self.path)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             self.close()
             raise StoreError(f"{self.path}: cannot read the store: {error}") from error
         except StoreError:

@@ -12,7 +12,10 @@ import sqlite3
 import threading
 from typing import TYPE_CHECKING, Self
 
+import msgspec
+
 from opd.errors import StoreError
+from opd.store.damage import is_damage
 from opd.store.database import ReadConnection, check_version, snapshot
 from opd.store.history import MarkInfo, SessionInfo, read_marks, read_sessions
 from opd.store.quality import read_quality
@@ -32,6 +35,10 @@ __all__ = ["Reader", "ReportQuery", "ReportResult", "SessionInfo", "open_reader"
 def open_reader(directory: Path) -> Reader:
     """Open the store of a session directory. StoreError: none there, or too new."""
     return Reader(ReadConnection(directory))
+
+
+# What reading a column or a packed note of another kind than expected raises.
+_NONSENSE = (TypeError, ValueError, LookupError, OverflowError, msgspec.MsgspecError)
 
 
 class Reader:
@@ -116,7 +123,14 @@ class Reader:
                     self._version = check_version(self._connection, self._store.path)
                     yield
             except sqlite3.Error as error:
-                raise StoreError(f"{self._store.path}: cannot read the store: {error}") from error
+                word = "damaged" if is_damage(error) else "cannot read the store"
+                raise StoreError(f"{self._store.path}: {word}: {error}") from error
+            except _NONSENSE as error:
+                # A row or a note that is not what a writer put there.
+                what = f"{type(error).__name__}: {error}"
+                raise StoreError(
+                    f"{self._store.path}: damaged, or misread by opd: {what}"
+                ) from error
 
     def _runs(self, session: str | None) -> list[Run]:
         try:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from opd.store import epochs
+from opd.store.damage import list_aside
 from opd.store.database import WAL_BYTES, transaction
 from opd.store.messages import Keep
 from opd.store.schema import FILE_NAME, MINUTE_NS
@@ -47,6 +48,9 @@ _STEP_NS = 60 * 1_000_000_000
 # Windows dated this far ahead were taken while the clock was wrong.
 _AHEAD_NS = _DAY_NS
 _LOOK_SECONDS = 5.0
+# The log beside the file needs room of its own.
+_LEAST_FREE = 4 * WAL_BYTES
+_LOOK_BYTES = 128 << 10
 _OWN_FILES = frozenset((FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm"))
 _SWEEP_SECONDS = 600.0
 _EPOCHS_A_SWEEP = 8
@@ -86,10 +90,12 @@ class Retention:
         self._own = own
         self.keep = Keep()
         self.gone = Gone()
+        self.removed: list[str] = []  # damaged stores that were deleted for room
         self.stuck = ""  # why a limit cannot be kept
         self.usage = Usage(0, 0)
         self._looked = -_LOOK_SECONDS
         self._passed = ""  # the limit that is passed
+        self.added = 0  # bytes of windows since it looked
         self._frozen = 0
         self._clock = _clock_offset_ns()
         self._steady_since = time.monotonic()
@@ -106,8 +112,8 @@ class Retention:
     def step(self) -> bool:
         """Do a little; True when there is more to do now."""
         now = time.monotonic()
-        if now - self._looked >= _LOOK_SECONDS:
-            self._looked = now
+        if now - self._looked >= _LOOK_SECONDS or self.added >= _LOOK_BYTES:
+            self._looked, self.added = now, 0
             self._look()
         # What windows leave behind goes first: it may be all that is too much.
         if self._stale:
@@ -149,6 +155,8 @@ class Retention:
     def news(self) -> tuple[str, str] | None:
         """Level and text of a line for the log, at most one in a while."""
         now = time.monotonic()
+        if self.removed:
+            return "warning", f"store: deleted {self.removed.pop()} to make room"
         if self.stuck and now >= self._complain_at:
             self._complain_at = now + _COMPLAIN_SECONDS
             return "warning", (
@@ -210,7 +218,8 @@ class Retention:
             return f"more than {keep.bytes >> 20} MiB"
         if keep.free_bytes:
             status = os.statvfs(self._directory)
-            least = min(keep.free_bytes, status.f_blocks * status.f_frsize // 10)
+            size = status.f_blocks * status.f_frsize
+            least = max(min(keep.free_bytes, size // 10), min(_LEAST_FREE, size // 4))
             if status.f_bavail * status.f_frsize >= least:
                 self._frozen = 0
             elif not self._frozen:
@@ -260,6 +269,9 @@ class Retention:
     def _delete(self, reason: str) -> bool:
         """Delete the oldest minutes or the oldest segment; False when nothing may go."""
         began = time.monotonic()
+        if self._size_passed() and (aside := list_aside(self._directory)):
+            self._remove_aside(aside[0])
+            return True
         segment = next(iter(self._segments()), None)
         oldest = self._oldest_minute()
         if oldest is None and segment is None:
@@ -350,6 +362,14 @@ class Retention:
         segment.path.unlink(missing_ok=True)
         self.gone.segments += 1
         self.gone.last_ns = segment.end_ns
+
+    def _remove_aside(self, path: Path) -> None:
+        """Delete a damaged store, with its log: it is older than what came after it."""
+        for part in (path, path.with_name(path.name + "-wal")):
+            part.unlink(missing_ok=True)
+        self.removed.append(path.name)
+        self.usage = self._measure()
+        self._passed = self._reason()
 
     # ---- what windows leave behind
 

@@ -44,6 +44,8 @@ A row of ``runs`` is a run within a session: ``reset`` gives a run a second row.
 
 from __future__ import annotations
 
+import re
+
 from opd.sampling.window import LABELS
 
 FILE_NAME = "opd.db"
@@ -169,6 +171,8 @@ CREATE TABLE blocks (
     + _ROLLUP_SQL.format(name="hours")
     + _SINCE_2
 )
+
+TABLES = tuple(re.findall(r"CREATE TABLE (\w+)", SCHEMA))
 
 # What is there may be named by every window of every run there is.
 _FIRST_EPOCHS = """

@@ -29,7 +29,8 @@ from opd.process import die_with, name_process, pss_bytes, return_memory, starte
 from opd.redaction import Redact  # noqa: TC001 - msgspec reads it
 from opd.service.crashes import CrashFile
 from opd.store import messages
-from opd.store.database import StoreGoneError
+from opd.store.damage import is_ours, set_aside
+from opd.store.database import DamagedStoreError, StoreGoneError
 from opd.store.metered import Meter, MeteredNames
 from opd.store.requests import reply_with
 from opd.store.writer import StoreWriter, WindowReceipt
@@ -48,8 +49,9 @@ EXIT_STORE_GONE = 3
 _REPORT_SECONDS = 5.0
 _WEIGH_SECONDS = 60.0
 # What may pass by itself: the window is tried again this often.
-_WAITED_FOR = frozenset(("disk_full", "io_error", "busy", "read_only"))
+_WAITED_FOR = frozenset(("disk_full", "io_error", "busy", "read_only", "sqlite"))
 _HOLD_SECONDS = 1.0
+_TRIES = 5
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -127,9 +129,7 @@ class Worker:
     def run(self) -> int:
         """Serve until Close or the daemon's end."""
         try:
-            self._writer = StoreWriter(
-                self._directory, self._resolver, exclusive=True, redact=self._redact
-            )
+            self._writer = self._open()
         except StoreError as error:
             self._send(messages.Failed(error.message, error.hint))
             return 1
@@ -146,6 +146,28 @@ class Worker:
                 self._writer.close()
             crash_file.disarm()
         return 0
+
+    def _open(self) -> StoreWriter:
+        """Open the store; one of ours that is damaged goes aside, and a new one is begun."""
+
+        def open_it() -> StoreWriter:
+            return StoreWriter(self._directory, self._resolver, exclusive=True, redact=self._redact)
+
+        try:
+            return open_it()
+        except StoreError as error:
+            if reason_of(error) != "corrupt" or not is_ours(self._directory):
+                raise
+            self._set_aside(error)
+            return open_it()
+
+    def _set_aside(self, error: StoreError) -> None:
+        aside = set_aside(self._directory)
+        words = (
+            f"store: {error}: it is damaged, moved to {aside}, and a new one is begun; it counts"
+            " for store.keep_mib and goes first, so move it elsewhere to keep it"
+        )
+        self._send(messages.Line("error", words))
 
     def _serve(self) -> None:
         splitter = messages.Splitter[messages.ToWorker](messages.ToWorker)
@@ -230,7 +252,7 @@ class Worker:
 
     def _store(self, window: Window) -> WindowReceipt:
         """Store it, as soon as the disk lets it: until then windows wait with the daemon."""
-        held = ""
+        held, tries = "", 0
         while True:
             try:
                 receipt = self._meter.storing(self._writer.append, window)
@@ -246,6 +268,10 @@ class Worker:
                     held = reason
                 if _hung_up(self._connection, _HOLD_SECONDS):
                     raise
+                tries += 1
+                if reason == "sqlite" and tries >= _TRIES:
+                    self._send(messages.Line("error", f"store: {error}; tried by another worker"))
+                    raise SystemExit(EXIT_STORE_GONE) from error
                 self._tidy()
             else:
                 if held:
@@ -257,6 +283,8 @@ class Worker:
         try:
             result = self._writer.carry_out(request.id, request.what, request.params)
         except OpdError as error:
+            if reason_of(error) == "corrupt":
+                self._fail(error, request.what)
             return reply_with(request.id, error)
         except Exception as error:  # noqa: BLE001 - the reply says it
             words = f"{request.what}: {type(error).__name__}: {error}"
@@ -264,9 +292,19 @@ class Worker:
         return messages.Reply(request.id, result)
 
     def _fail(self, error: Exception, what: str) -> str:
-        """Count the error by its reason and tell the daemon once a reason."""
+        """Count the error by its reason and tell the daemon once a reason.
+
+        A damaged store, or one that fails in ways that have no word, is left
+        to the next worker, which gets the window again.
+        """
         reason = reason_of(error)
         self._errors[reason] += 1
+        if reason == "corrupt" and isinstance(error, StoreError) and is_ours(self._directory):
+            # Closed first: its log goes by its name.
+            with contextlib.suppress(StoreError, sqlite3.Error):
+                self._writer.close()
+            self._set_aside(error)
+            raise SystemExit(EXIT_STORE_GONE)
         if self._errors[reason] == 1:
             self._send(messages.Line("error", f"store: {what}: {reason}: {error}"))
         return reason
@@ -318,6 +356,7 @@ def reason_of(error: BaseException) -> str:
         for prefix, reason in (
             ("SQLITE_FULL", "disk_full"),
             ("SQLITE_IOERR", "io_error"),
+            ("SQLITE_CANTOPEN", "io_error"),
             ("SQLITE_BUSY", "busy"),
             ("SQLITE_LOCKED", "busy"),
             ("SQLITE_CORRUPT", "corrupt"),
@@ -331,5 +370,5 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, OSError):
         return "io_error"
     if isinstance(error, OpdError | OverflowError | ValueError):
-        return "invalid"
+        return "corrupt" if isinstance(error, DamagedStoreError) else "invalid"
     return "internal"

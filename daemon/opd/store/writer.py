@@ -214,6 +214,8 @@ class StoreWriter:
                 samples = sum(array("Q", window.row_hits))
                 return WindowReceipt(self._run.run, window.sequence, False, samples, 0)  # noqa: FBT003
             samples, size = self._store(window, sfiles)
+        if self.retention is not None:
+            self.retention.added += size
         return WindowReceipt(self._run.run, window.sequence, True, samples, size)  # noqa: FBT003
 
     def carry_out(self, request: str, what: str, params: dict[str, Any]) -> dict[str, Any]:

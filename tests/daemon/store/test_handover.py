@@ -8,11 +8,11 @@ import subprocess
 import sys
 import threading
 import time
-from itertools import chain
 from pathlib import Path
 
 import pytest
-from synthetic import IMAGES, Hit, expected, make_run, make_window, random_hits
+from linked import PATIENCE, RESOLVER, assert_each_once, linked
+from synthetic import Hit, make_window, random_hits
 
 from opd.errors import StoreError
 from opd.sampling.window import ImageInfo
@@ -20,60 +20,6 @@ from opd.store.database import WriterLock
 from opd.store.handover import WorkerLink
 from opd.store.outbox import _size
 from opd.store.queries import ReportQuery, open_reader
-
-RESOLVER = "plain_names:PlainNames"
-PATIENCE = 60.0
-
-
-class Events:
-    """Keeps what a link tells."""
-
-    def __init__(self):
-        self.all = []
-        self.changed = threading.Condition()
-
-    def __call__(self, event):
-        """Keep one."""
-        with self.changed:
-            self.all.append(event)
-            self.changed.notify_all()
-
-    def wait(self, kind):
-        """The first event of a kind."""
-        with self.changed:
-            assert self.changed.wait_for(lambda: self.of(kind), PATIENCE), self.all
-            return self.of(kind)[0]
-
-    def of(self, kind):
-        """All events of a kind so far."""
-        return [event for event in self.all if event.kind == kind]
-
-
-@contextlib.contextmanager
-def linked(directory, **options):
-    """A started link with a run and its images."""
-    events = Events()
-    link = WorkerLink(directory, events, **{"resolver": RESOLVER, **options})
-    try:
-        link.start(PATIENCE)
-        link.open_run(make_run())
-        link.send_images([(info, None) for info in IMAGES])
-        yield link, events
-    finally:
-        link.close(PATIENCE)
-
-
-def assert_each_once(directory, hits):
-    """The store holds every window once and the hits of all."""
-    with open_reader(directory) as reader:
-        assert reader.sessions()[0].windows == len(hits)
-        assert reader.quality()["windows"] == {"have": len(hits), "missing": 0}
-        result = reader.report(ReportQuery(top=0))
-    keys = zip(*result.keys.values(), strict=True)
-    sums = zip(result.samples, result.weight, strict=True)
-    assert dict(zip(keys, sums, strict=True)) == expected(
-        chain.from_iterable(hits), ("comm", "image", "symbol")
-    )
 
 
 def test_windows_arrive_and_are_acknowledged(tmp_path):
@@ -302,43 +248,3 @@ def test_the_worker_ends_with_its_daemon(tmp_path):
             return  # nobody reaps it here, but it is dead
         time.sleep(0.01)
     pytest.fail("the worker outlived its daemon")
-
-
-def test_a_full_disk_is_survived_and_counted(tmp_path):
-    """Windows that do not fit are refused as disk_full; with room again they are stored."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=2m", "opd-test", str(disk)],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    if mounted.returncode:
-        pytest.skip(f"cannot mount a tmpfs: {mounted.stderr.strip()}")
-    try:
-        ballast = disk / "ballast"
-        with linked(disk / "s") as (link, events):
-            link.send_window(make_window(0, random_hits(0)))
-            assert link.wait_acknowledged(0, PATIENCE)
-            with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
-                while True:
-                    file.write(bytes(4096))
-            for sequence in range(1, 40):
-                link.send_window(make_window(sequence, random_hits(sequence, rows=2000)))
-            refused = events.wait("refused")
-            assert refused.fields["reason"] in ("disk_full", "io_error")
-            link.wait_acknowledged(39, PATIENCE)
-            ballast.unlink()
-            link.send_window(make_window(40, random_hits(40)))
-            assert link.wait_acknowledged(40, PATIENCE)
-            assert link.stats()["deaths"] == 0
-            link.close(PATIENCE)
-            stats = link.stats()
-        with open_reader(disk / "s") as reader:
-            quality = reader.quality()
-        assert stats["windows_stored"] + sum(stats["windows_refused"].values()) == 41
-        assert quality["windows"]["have"] == stats["windows_stored"]
-        assert quality["lost"]["window_dropped"] == stats["samples_dropped"] > 0
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
