@@ -14,6 +14,7 @@ and each new window costs the oldest ones. What others fill is not made up for.
 from __future__ import annotations
 
 import os
+import sqlite3
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,7 +29,6 @@ from opd.store.segments.files import HOUR_NS, list_segments, short_run
 from opd.store.sweep import Sweep
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Callable
     from pathlib import Path
 
@@ -280,17 +280,29 @@ class Retention:
         if segment is not None and (oldest is None or segment.start_ns <= oldest[1] * MINUTE_NS):
             self._remove(segment)
         elif oldest is not None:
-            with transaction(self._connection):
-                for _ in range(_MINUTES_A_TRANSACTION):
-                    self._delete_minute(*oldest)
-                    oldest = self._oldest_minute()
-                    late = time.monotonic() - began > _STEP_SECONDS
-                    if oldest is None or late or not (self._size_passed() or self._age_passed()):
-                        break
+            before = msgspec.structs.replace(self.gone)
+            try:
+                self._delete_minutes(oldest, began)
+            except sqlite3.Error:
+                # Undone, on a full disk for one: then nothing went.
+                self.gone = before
+                raise
         self.gone.reason = reason
         self.usage = self._measure()
         self._stale = self._vacuum = True
         return True
+
+    def _delete_minutes(self, oldest: tuple[int, int] | None, began: float) -> None:
+        """Some of the oldest minutes, all or none."""
+        with transaction(self._connection):
+            for _ in range(_MINUTES_A_TRANSACTION):
+                if oldest is None:
+                    return
+                self._delete_minute(*oldest)
+                oldest = self._oldest_minute()
+                late = time.monotonic() - began > _STEP_SECONDS
+                if late or not (self._size_passed() or self._age_passed()):
+                    return
 
     def _oldest_minute(self) -> tuple[int, int] | None:
         """The run and minute that go next; never the one that the writer still fills."""

@@ -8,6 +8,7 @@ import pytest
 from plain_names import PlainNames
 from synthetic import IMAGES, Hit, expected, make_run, make_window, random_hits
 
+from opd.errors import StoreError
 from opd.sampling.window import CgroupInfo, ImageInfo
 from opd.store import epochs, retention, sweep
 from opd.store.blocks import unpack_rows
@@ -373,4 +374,26 @@ def test_limits_can_be_taken_back(tmp_path):
     settle(writer, Keep(bytes=1 << 30, days=500))
     settle(writer, Keep())
     assert_answers(tmp_path, [random_hits(0)])
+    writer.close()
+
+
+def test_what_could_not_be_deleted_is_not_counted(tmp_path, monkeypatch):
+    """A transaction that is undone leaves windows, counts and the log as they were."""
+    writer = new_writer(tmp_path)
+    hits = [random_hits(seed) for seed in range(3)]
+    for sequence, some in enumerate(hits):
+        start = time.time_ns() - (3 - sequence) * HOUR_NS
+        writer.append(make_window(sequence, some, start))
+    whole = retention.Retention._delete_minute
+
+    def fails(self, run, minute):
+        whole(self, run, minute)
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(retention.Retention, "_delete_minute", fails)
+    with pytest.raises(StoreError, match=r"cannot delete what is old: .*full"):
+        settle(writer, Keep(days=1.5 / 24))
+    assert writer.retention.gone.windows == writer.retention.gone.samples == 0
+    assert writer.retention.news() is None
+    assert_answers(tmp_path, hits)
     writer.close()
