@@ -224,8 +224,8 @@ def test_every_spelling_of_a_time(daemon, since):
         (["report", "--since", "soon"], "03:12"),
         (["report", "--since", "1m", "--until", "10m"], "--until"),
         (["report", "--sort", "thread"], "not separated"),
-        (["sql"], "valid:"),
-        (["reset"], "valid:"),
+        (["flame"], "valid:"),
+        (["annotate"], "valid:"),
     ],
 )
 def test_unknown_names_are_2_with_the_valid_ones(daemon, words, said):
