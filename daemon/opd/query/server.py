@@ -332,14 +332,14 @@ class Server:
 
         What a peer that is gone asked for and has not begun goes with it.
         """
+        self._answered += 1  # before whoever reads it can ask for the count
         try:
             router.send_multipart(frames, zmq.NOBLOCK)
         except zmq.ZMQError as error:
+            self._answered -= 1
             self._dropped += 1
             peer_id = frames[0]
             if error.errno == zmq.EHOSTUNREACH and peer_id in self._under_way:
                 forgotten = sum(lane.forget(peer_id) for lane in self._lanes)
                 self._dropped += forgotten
                 self._ended(peer_id, forgotten)
-        else:
-            self._answered += 1
