@@ -348,7 +348,9 @@ only_the_targets_are_sampled(void)
     struct opd_event_attr no_such = {.type = 0x7fffffff, .config = 1, .rate = 1};
     CHECK(opd_sampler_add_event(sampler, &no_such) < 0);
     CHECK(opd_sampler_add_process(sampler, 0x7ffffff0) == -ESRCH);
-    CHECK(opd_sampler_add_process(sampler, (uint32_t)wanted) == 2);
+    // A sanitizer has threads of its own.
+    int threads = opd_sampler_add_process(sampler, (uint32_t)wanted);
+    CHECK(threads >= 2);
     CHECK(opd_sampler_start(sampler) == 0);
     usleep(500000);
     struct opd_window *window = take_now(sampler);
@@ -360,14 +362,14 @@ only_the_targets_are_sampled(void)
     opd_window_free(window);
 
     // A process added later counts from then on, and ends by itself.
-    CHECK(opd_sampler_add_process(sampler, (uint32_t)other) == 2);
+    CHECK(opd_sampler_add_process(sampler, (uint32_t)other) == threads);
     usleep(500000);
     window = take_now(sampler);
     CHECK(weight_of(window, other) > 0);
     opd_window_free(window);
-    CHECK(opd_sampler_sweep_targets(sampler) == 4);
+    CHECK(opd_sampler_sweep_targets(sampler) == 2 * threads);
     end_burner(other);
-    CHECK(opd_sampler_sweep_targets(sampler) == 2);
+    CHECK(opd_sampler_sweep_targets(sampler) == threads);
     end_burner(wanted);
     CHECK(opd_sampler_sweep_targets(sampler) == 0);
     struct opd_sampler_stats stats;
@@ -391,7 +393,7 @@ what_a_target_makes_is_sampled_too(void)
         _exit(0);
     }
     struct opd_sampler *sampler = open_sampler_for(999, false, true);
-    CHECK(opd_sampler_add_process(sampler, (uint32_t)pid) == 1);
+    CHECK(opd_sampler_add_process(sampler, (uint32_t)pid) >= 1);
     CHECK(opd_sampler_start(sampler) == 0);
     CHECK(write(gate[1], &byte, 1) == 1);
     CHECK(waitpid(pid, NULL, 0) == pid);
@@ -415,7 +417,7 @@ what_a_target_makes_is_sampled_too(void)
     opd_sampler_sweep_targets(sampler);
     CHECK(!opd_sampler_covers(sampler, (uint32_t)pid));
     // The target has ended, but not what it made.
-    CHECK(opd_sampler_sweep_targets(sampler) == 1);
+    CHECK(opd_sampler_sweep_targets(sampler) >= 1);
     end_burner(child);
     CHECK(opd_sampler_sweep_targets(sampler) == 0);
     opd_sampler_destroy(sampler);
@@ -426,7 +428,8 @@ an_event_that_targets_refuse_leaves_nothing_open(void)
 {
     struct opd_sampler *sampler = open_sampler_for(999, false, true);
     struct opd_sampler_stats before, after;
-    CHECK(opd_sampler_add_process(sampler, (uint32_t)getpid()) == 1);
+    int threads = opd_sampler_add_process(sampler, (uint32_t)getpid());
+    CHECK(threads >= 1);
     opd_sampler_stats(sampler, &before);
     struct opd_event_attr wrong = {.type = PERF_TYPE_SOFTWARE, .config = 9999, .rate = 1};
     CHECK(opd_sampler_add_event(sampler, &wrong) < 0);
@@ -436,7 +439,7 @@ an_event_that_targets_refuse_leaves_nothing_open(void)
         .type = PERF_TYPE_SOFTWARE, .config = PERF_COUNT_SW_TASK_CLOCK, .rate = 1000000};
     CHECK(opd_sampler_add_event(sampler, &right) == 1);
     opd_sampler_stats(sampler, &after);
-    CHECK(after.fds == before.fds + before.cpus);
+    CHECK(after.fds == before.fds + before.cpus * (uint32_t)threads);
     opd_sampler_destroy(sampler);
 }
 
