@@ -38,6 +38,10 @@ class Sampling:
 
     take_cgroups = take_images
 
+    def has_news(self):
+        """No image or cgroup since the last look."""
+        return False
+
     def follow_processes(self):
         """None to follow."""
 
