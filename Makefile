@@ -33,7 +33,7 @@ ctest: $(VENV)/.dev
 	@$(BIN)/ctest --test-dir $(NATIVE) --output-on-failure
 
 pytest: $(VENV)/.dev
-	@$(BIN)/python -m pytest -q $(ARGS)
+	@$(if $(ARGS),$(BIN)/python -m pytest -q $(ARGS),scripts/run-tests $(BIN)/python)
 
 bench: $(VENV)/.bench  ## measure opd beside its peers on this machine: docs/benchmarks.md
 	@$(COMPILE)
