@@ -193,6 +193,11 @@ opd_sampler_set_rate(struct opd_sampler *sampler, unsigned event, uint64_t rate)
     int rc = 0;
     bool changed = false;
     pthread_mutex_lock(&sampler->lock);
+    // Samples that wait in the rings were taken at the rate of before.
+    if (sampler->started)
+        opd_sampler_drain(sampler, false);
+    uint64_t since = opd_clock_monotonic();
+    bool faster = attr->frequency ? rate > attr->rate : rate < attr->rate;
     for (size_t i = 0; i < sampler->ring_count; i++) {
         if (ioctl(sampler->rings[i].events[event].fd, PERF_EVENT_IOC_PERIOD, &value) == 0)
             changed = true;
@@ -201,8 +206,11 @@ opd_sampler_set_rate(struct opd_sampler *sampler, unsigned event, uint64_t rate)
     }
     if (changed) {
         attr->rate = rate;
+        // While the CPUs change one after the other, the shorter period weighs.
+        if (!faster)
+            since = opd_clock_monotonic();
         if (clock || !attr->frequency)
-            opd_pipeline_set_period(sampler->pipeline, event, value, opd_clock_monotonic());
+            opd_pipeline_set_period(sampler->pipeline, event, value, since);
     }
     pthread_mutex_unlock(&sampler->lock);
     return changed ? 0 : rc; // a CPU that went away refuses alone
