@@ -192,10 +192,10 @@ opd_sampler_set_rate(struct opd_sampler *sampler, unsigned event, uint64_t rate)
     uint64_t value = clock && attr->frequency ? 1000000000u / rate : rate;
     int rc = 0;
     bool changed = false;
-    pthread_mutex_lock(&sampler->lock);
     // Samples that wait in the rings were taken at the rate of before.
-    if (sampler->started)
-        opd_sampler_drain(sampler, false);
+    if (sampler->thread_started)
+        opd_sampler_flush(sampler, opd_clock_monotonic(), 1000);
+    pthread_mutex_lock(&sampler->lock);
     uint64_t since = opd_clock_monotonic();
     bool faster = attr->frequency ? rate > attr->rate : rate < attr->rate;
     for (size_t i = 0; i < sampler->ring_count; i++) {
