@@ -8,6 +8,7 @@ import json
 import os
 import socket as sockets
 import stat
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -397,11 +398,13 @@ def test_another_uid_may_read_and_not_change(daemon):
     assert daemon.ask("status")["sampling"] is True
 
 
-def test_dump_makes_what_was_sampled_visible(daemon, busy):
+def test_dump_makes_what_was_sampled_visible(daemon, busy, tmp_path):
     """With windows of an hour, a dump is enough for the next query to see it, by name."""
-    assert "child_work" not in {row["symbol"] for row in daemon.rows("symbol")}
-    subprocess.run([busy, "fork", "0.2"], check=True, capture_output=True)
-    named = {row["symbol"]: row["samples"] for row in daemon.rows("symbol")}
+    program = shutil.copy(busy, tmp_path / "dumped")  # others may run the same program now
+    assert "dumped" not in {row["comm"] for row in daemon.rows("comm")}
+    subprocess.run([program, "fork", "0.2"], check=True, capture_output=True)
+    rows = daemon.rows("comm", "symbol")
+    named = {row["symbol"]: row["samples"] for row in rows if row["comm"] == "dumped"}
     assert named["child_work"] > 50
 
 
