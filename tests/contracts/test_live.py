@@ -6,9 +6,9 @@ import csv
 import io
 import json
 import os
+import shutil
 import socket as sockets
 import stat
-import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -401,10 +401,10 @@ def test_another_uid_may_read_and_not_change(daemon):
 def test_dump_makes_what_was_sampled_visible(daemon, busy, tmp_path):
     """With windows of an hour, a dump is enough for the next query to see it, by name."""
     program = shutil.copy(busy, tmp_path / "dumped")  # others may run the same program now
-    assert "dumped" not in {row["comm"] for row in daemon.rows("comm")}
+    assert str(program) not in {row["image"] for row in daemon.rows("image")}
     subprocess.run([program, "fork", "0.2"], check=True, capture_output=True)
-    rows = daemon.rows("comm", "symbol")
-    named = {row["symbol"]: row["samples"] for row in rows if row["comm"] == "dumped"}
+    rows = daemon.rows("image", "symbol")
+    named = {row["symbol"]: row["samples"] for row in rows if row["image"] == str(program)}
     assert named["child_work"] > 50
 
 
