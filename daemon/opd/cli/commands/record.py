@@ -209,6 +209,8 @@ def _text(result: Mapping[str, Any]) -> str:
         parts.append(f"no {first.partition(' ')[0]} here: {last.rpartition(' ')[2]} instead")
     if why := _WHY.get(result["ended"]):
         parts.append(why)
+    if not result["samples"]:
+        parts.append("nothing was sampled: it used no CPU, or was missed; record it again")
     return ", ".join(parts)
 
 
