@@ -353,7 +353,8 @@ def test_a_run_that_is_empty_goes_and_its_session(tmp_path):
         writer.carry_out(str(number), "reset", {})
         writer.close()
     writer = new_writer(tmp_path, run="d" * 32)
-    writer.append(make_window(0, random_hits(9), time.time_ns()))
+    middle = time.time_ns() // HOUR_NS * HOUR_NS - HOUR_NS // 2  # its hour is not over by its end
+    writer.append(make_window(0, random_hits(9), middle))
     settle(writer, Keep(days=30))
     writer.close()
     connection = sqlite3.connect(tmp_path / "opd.db")
