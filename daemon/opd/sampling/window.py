@@ -10,7 +10,9 @@ from typing import Literal
 
 import msgspec
 
-ImageKind = Literal["file", "kernel", "module", "bpf", "vdso", "vsyscall", "anon", "unknown"]
+ImageKind = Literal[
+    "file", "kernel", "module", "bpf", "vdso", "vsyscall", "anon", "unknown", "feature"
+]
 
 STACK_TRUNCATED = 1
 STACK_HAS_KERNEL = 2
@@ -21,13 +23,21 @@ MODE_KERNEL = 1
 
 
 class EventInfo(msgspec.Struct, frozen=True):
-    """One event of a run: ``name`` as asked, ``source`` what really runs."""
+    """One event of a run: ``name`` as asked, ``source`` what really runs.
+
+    ``unit`` is of the weight: ns (time on CPUs), count, or a feature's word.
+    ``feature``: whose event it is, "" for the sampler's. ``column``: it is the
+    extra column of the event before the dot in its name, and its weight that
+    column's sum.
+    """
 
     name: str
     source: str
-    unit: Literal["ns", "count"]
+    unit: str
     hz: int | None = None
     period: int | None = None
+    feature: str = ""
+    column: bool = False
 
 
 class RunInfo(msgspec.Struct, frozen=True):
@@ -50,7 +60,8 @@ class ImageInfo(msgspec.Struct, frozen=True):
     """One image of a run. ``uid`` is never reused within the run.
 
     ``start`` and ``end`` are the runtime addresses of kernel, module and bpf
-    images, else 0. ``symbol`` names a bpf program.
+    images, else 0. ``symbol`` names a bpf program, and what a feature's record
+    is about: the only name in an image of kind ``feature``.
     """
 
     uid: int

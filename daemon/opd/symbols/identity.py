@@ -19,6 +19,8 @@ def canonical(info: ImageInfo, build_id: str = "", kernel: str = "") -> str:
         return f"kernel:{kernel}"
     if info.kind == "bpf":
         return f"bpf:{info.symbol}"
+    if info.kind == "feature":
+        return f"feature:{info.path}:{info.symbol}"
     found = info.build_id or build_id
     if found:
         return f"build-id:{found}"

@@ -159,7 +159,7 @@ class Resolver:
             return self._elf_names(info, elf_addresses)
         if info.kind in {"kernel", "module"}:
             return self._kernel_names(info, elf_addresses)
-        if info.kind == "bpf" and info.symbol:
+        if info.kind in {"bpf", "feature"} and info.symbol:
             return [Name(info.symbol, info.symbol, "named")], array("I", bytes(4 * count))
         return _unnamed(count)
 

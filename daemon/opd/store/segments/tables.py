@@ -129,7 +129,9 @@ TABLES: dict[str, Table] = {
         "files and kernel parts that code ran from",
         {
             "image": Column("VARCHAR", "path, or [kernel], [vdso] …"),
-            "kind": Column("VARCHAR", "file, kernel, module, bpf, vdso, vsyscall, anon, unknown"),
+            "kind": Column(
+                "VARCHAR", "file, kernel, module, bpf, vdso, vsyscall, anon, unknown, feature"
+            ),
             "build_id": Column("VARCHAR", "hexadecimal; empty where there is none"),
             "identity": Column("VARCHAR", "128 bits, the same on every host"),
             "deleted": Column("BOOLEAN", "whether the file was gone"),

@@ -1,0 +1,124 @@
+"""Whether what a plugin returned is what its contract says. It may be anything."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from opd.features.declared import U64_MOST, Column, Event, Feature, Options, Probe, Stats
+
+NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
+EVENT_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+EVENTS_MOST = 512
+COLUMNS_MOST = 8
+STATS_MOST = 256
+TEXT_MOST = 1024
+STAT_NAME_MOST = 64
+
+
+class NonsenseError(Exception):
+    """What a hook returned breaks its contract; the message says how."""
+
+
+def check_features(found: Any) -> list[Feature]:
+    """What ``opd_ext_features`` returned. Raises NonsenseError."""
+    if not isinstance(found, list) or not found:
+        raise NonsenseError(f"expected a list of Feature, got {short(found)}")
+    names: set[str] = set()
+    for feature in found:
+        check_feature(feature)
+        if feature.name in names:
+            raise NonsenseError(f"feature {feature.name} is there twice")
+        names.add(feature.name)
+    return found
+
+
+def check_feature(feature: Any) -> None:
+    """Raises NonsenseError unless it is a Feature that can be used."""
+    if not isinstance(feature, Feature):
+        raise NonsenseError(f"expected a Feature, got {short(feature)}")
+    if not isinstance(feature.name, str) or not NAME.fullmatch(feature.name):
+        raise NonsenseError(
+            f"a feature's name is lower case letters, digits and _, got {short(feature.name)}"
+        )
+    where = f"feature {feature.name}"
+    if not _is_text(feature.summary):
+        raise NonsenseError(f"{where}: it needs a summary")
+    if not (isinstance(feature.options, type) and issubclass(feature.options, Options)):
+        raise NonsenseError(f"{where}: options must be a subclass of opd.plugin.Options")
+    if not callable(feature.unavailable):
+        raise NonsenseError(f"{where}: unavailable must be callable")
+    for probe in _tuple(feature.probes, 64, f"{where}: probes"):
+        if not isinstance(probe, Probe) or not _is_text(probe.name, probe.summary):
+            raise NonsenseError(f"{where}: expected a Probe, got {short(probe)}")
+    names: set[str] = set()
+    numbers: set[int] = set()
+    for event in _tuple(feature.events, EVENTS_MOST, f"{where}: events"):
+        _check_event(event, where)
+        if event.name in names or event.number in numbers:
+            raise NonsenseError(f"{where}: event {event.name}: its name or number is taken")
+        names.add(event.name)
+        numbers.add(event.number)
+
+
+def _check_event(event: Any, where: str) -> None:
+    if not isinstance(event, Event) or not _is_text(event.name, event.summary, event.unit):
+        raise NonsenseError(f"{where}: expected an Event, got {short(event)}")
+    if not EVENT_NAME.fullmatch(event.name):
+        raise NonsenseError(f"{where}: an event's name is letters, digits, _: {short(event.name)}")
+    if any(type(n) is not int or n < 0 for n in (event.number, event.minimum, event.maximum)):
+        raise NonsenseError(f"{where}: event {event.name}: its numbers must be 0 or more")
+    columns: set[str] = set()
+    for column in _tuple(event.columns, COLUMNS_MOST, f"{where}: event {event.name}: columns"):
+        good = isinstance(column, Column) and _is_text(column.name, column.unit, column.summary)
+        if not good or not NAME.fullmatch(column.name) or column.name in columns:
+            raise NonsenseError(f"{where}: event {event.name}: wrong column {short(column)}")
+        columns.add(column.name)
+
+
+def check_reason(reason: Any) -> str:
+    """What a feature's ``unavailable`` returned. Raises NonsenseError."""
+    if not isinstance(reason, str):
+        raise NonsenseError(f"expected a reason or an empty text, got {short(reason)}")
+    return reason[:TEXT_MOST]
+
+
+def check_stats(stats: Any) -> Stats:
+    """What ``opd_ext_print_stats`` returned. Raises NonsenseError."""
+    if not isinstance(stats, Stats) or not isinstance(stats.values, dict):
+        raise NonsenseError(f"expected Stats, got {short(stats)}")
+    if len(stats.values) > STATS_MOST:
+        raise NonsenseError(f"expected at most {STATS_MOST} values, got {len(stats.values)}")
+    for name, value in stats.values.items():
+        if not _is_text(name) or len(name) > STAT_NAME_MOST:
+            raise NonsenseError(f"a wrong name: {short(name)}")
+        if isinstance(value, str):
+            good = len(value) <= TEXT_MOST
+        else:
+            good = isinstance(value, (int, float)) and -U64_MOST // 2 <= value <= U64_MOST
+        if not good:
+            raise NonsenseError(f"{name}: expected a number or a short text, got {short(value)}")
+    return stats
+
+
+def check_nothing(result: Any) -> None:
+    """What a hook returned that has nothing to say. Raises NonsenseError."""
+    if result is not None:
+        raise NonsenseError(f"expected None, got {short(result)}")
+
+
+def _tuple(value: Any, most: int, what: str) -> tuple[Any, ...]:
+    if not isinstance(value, tuple) or len(value) > most:
+        raise NonsenseError(f"{what} must be a tuple of at most {most}")
+    return value
+
+
+def _is_text(*values: Any) -> bool:
+    return all(isinstance(value, str) and 0 < len(value) <= TEXT_MOST for value in values)
+
+
+def short(value: Any) -> str:
+    """A value in few words, whatever its own __repr__ does: that is foreign code."""
+    if type(value) in (str, int, float, bool, type(None)):
+        return ascii(str(value)[:60])
+    return f"a {type(value).__name__[:40]}"
