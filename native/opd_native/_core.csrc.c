@@ -3,6 +3,7 @@
 #include "opd/condense.h"
 #include "opd/demangle.h"
 #include "opd/elf.h"
+#include "opd/ibs.h"
 #include "opd/identity.h"
 #include "opd/image.h"
 #include "opd/import.h"

@@ -156,14 +156,17 @@ uint32_t opd_ibs_decode_op(const struct opd_ibs_machine *machine, const void *ra
 
 // PERF_SAMPLE_DATA_SRC as the kernel makes it of the registers.
 uint64_t opd_ibs_data_src(const struct opd_ibs_machine *machine, const struct opd_ibs_op *op);
+// Whether the kernel's own word is that one, as far as kernels of its release
+// told it (before 6.1 none, before 6.4 other levels).
+bool opd_ibs_data_src_agrees(const struct opd_ibs_machine *machine, const struct opd_ibs_op *op,
+                             uint64_t data_src);
 // PERF_SAMPLE_WEIGHT: dc_miss_latency of a load that missed, else 0.
 uint32_t opd_ibs_weight(const struct opd_ibs_op *op);
 
 // ---- periods -----------------------------------------------------------------
 
 // The period that an event's attr asks for: `sample_period`, or in config when
-// that is 0 (maxcnt). 0 when the kernel refuses it (EINVAL). `caps` 0 does not
-// check the hardware's maximum.
+// that is 0 (maxcnt). 0 when the kernel refuses it (EINVAL).
 uint64_t opd_ibs_period(enum opd_ibs_flavour flavour, uint64_t config, uint64_t sample_period);
 uint64_t opd_ibs_period_min(enum opd_ibs_flavour flavour);
 // The greatest the hardware counts at once; a longer period is chained.
@@ -191,6 +194,16 @@ enum opd_ibs_value {
     OPD_IBS_VALUES,
 };
 
+// Machines that an event is bound to besides families and caps.
+enum opd_ibs_where {
+    OPD_IBS_ANYWHERE = 0,
+    OPD_IBS_NOT_1238,    // not family 19h models 00h-0fh (IcMiss)
+    OPD_IBS_ONLY_1347,   // only those (16K pages)
+    OPD_IBS_CACHE_STATE, // not family 19h models 00h-0fh and 20h-5fh (CacheHitSt)
+    OPD_IBS_BEFORE_ZEN4, // caps without ZEN4
+    OPD_IBS_NOT_ZEN6,
+};
+
 struct opd_ibs_event {
     uint16_t number;     // oprofile's event code, 0xf000 on; stable
     uint8_t flavour;     // enum opd_ibs_flavour
@@ -198,6 +211,7 @@ struct opd_ibs_event {
     bool nonzero;        // a value of 0 is no event
     uint16_t family_min; // the first and last family it is valid on; 0: no bound
     uint16_t family_max;
+    uint8_t where;       // enum opd_ibs_where: which of those machines
     uint32_t caps;       // bits of caps that it needs
     uint64_t must, not_; // facts of the record that must hold, and that must not (ibs_facts.h)
     const char *name;    // "IBS_OP_DATA_CACHE_MISS"
