@@ -65,7 +65,7 @@ class Machine(NamedTuple):
 class DerivedEvent(NamedTuple):
     """One row of the table in ibs_events.c."""
 
-    index: int  # its bit in masks
+    bit: int  # its bit in masks, its place in the table
     number: int
     name: str
     flavour: Flavour
@@ -81,7 +81,7 @@ class DerivedEvent(NamedTuple):
         count = ffi.new("unsigned *")
         return bool(
             lib.opd_ibs_event_is_valid(
-                lib.opd_ibs_events(count) + self.index, _machine(machine), caps
+                lib.opd_ibs_events(count) + self.bit, _machine(machine), caps
             )
         )
 
@@ -108,7 +108,7 @@ def derived_events() -> tuple[DerivedEvent, ...]:
     table = lib.opd_ibs_events(count)
     return tuple(
         DerivedEvent(
-            index=i,
+            bit=i,
             number=table[i].number,
             name=_text(table[i].name),
             flavour=Flavour(table[i].flavour),
@@ -155,9 +155,9 @@ def decode(flavour: Flavour, raw: bytes, machine: Machine) -> Record:
         flaws=Flaw(flaws),
         fields={name: int(getattr(struct, name)) for name, _ in ffi.typeof(struct).item.fields},
         events={
-            event.name: int(hits.values[table[event.index].value]) if event.sums else 1
+            event.name: int(hits.values[table[event.bit].value]) if event.sums else 1
             for event in derived_events()
-            if hits.events.words[event.index // 64] >> event.index % 64 & 1
+            if hits.events.words[event.bit // 64] >> event.bit % 64 & 1
         },
         data_src=data_src,
         weight=weight,

@@ -323,7 +323,7 @@ decode_op_data3(const struct opd_ibs_machine *machine, struct opd_ibs_op *out)
         uint32_t width = field(data3, 22, 4);
         out->l2_miss = bit(data3, 20);
         out->software_prefetch = bit(data3, 21);
-        out->width = width > 0 && width <= 8 ? (uint8_t)(1u << (width - 1)) : 0;
+        out->width = width > 0 ? (uint16_t)(1u << (width - 1)) : 0;
         out->open_mem_reqs = (uint8_t)field(data3, 26, 6);
         out->tlb_refill_latency = (uint16_t)field(data3, 48, 16);
     }

@@ -38,19 +38,30 @@
 // number, name, facts, facts that must not hold, description, condition, where
 // it is valid, errata, and what else there is
 #define EVENT(n, who, facts, but, says, bits, told, ...)                                           \
-    {                                                                                              \
-        .number = (n), .flavour = (n) < 0xf100 ? OPD_IBS_FETCH : OPD_IBS_OP, .name = (who),        \
-        .unit = "count", .must = (facts), .not_ = (but), .description = (says),                    \
-        .condition = (bits), .valid = (told), .errata = __VA_ARGS__                                \
-    }
+    {.number = (n),                                                                                \
+     .flavour = (n) < 0xf100 ? OPD_IBS_FETCH : OPD_IBS_OP,                                         \
+     .name = (who),                                                                                \
+     .unit = "count",                                                                              \
+     .must = (facts),                                                                              \
+     .not_ = (but),                                                                                \
+     .description = (says),                                                                        \
+     .condition = (bits),                                                                          \
+     .valid = (told),                                                                              \
+     .errata = __VA_ARGS__}
 // The same with a field that is added: which, whether 0 is no event, its unit.
 #define SUM(n, who, facts, but, field, no_zero, of, says, bits, told, ...)                         \
-    {                                                                                              \
-        .number = (n), .flavour = (n) < 0xf100 ? OPD_IBS_FETCH : OPD_IBS_OP,                       \
-        .value = OPD_IBS_VALUE_##field, .nonzero = (no_zero), .name = (who), .unit = (of),         \
-        .must = (facts), .not_ = (but), .description = (says), .condition = (bits),                \
-        .valid = (told), .errata = __VA_ARGS__                                                     \
-    }
+    {.number = (n),                                                                                \
+     .flavour = (n) < 0xf100 ? OPD_IBS_FETCH : OPD_IBS_OP,                                         \
+     .value = OPD_IBS_VALUE_##field,                                                               \
+     .nonzero = (no_zero),                                                                         \
+     .name = (who),                                                                                \
+     .unit = (of),                                                                                 \
+     .must = (facts),                                                                              \
+     .not_ = (but),                                                                                \
+     .description = (says),                                                                        \
+     .condition = (bits),                                                                          \
+     .valid = (told),                                                                              \
+     .errata = __VA_ARGS__}
 
 static const struct opd_ibs_event events[] = {
     EVENT(0xf000, "IBS_FETCH_ALL", F_ANY, 0, "Every tagged fetch that was sampled.",

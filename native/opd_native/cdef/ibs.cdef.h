@@ -31,7 +31,7 @@ struct opd_ibs_op {
     uint8_t dc_miss, misaligned, load_bank_conflict, store_bank_conflict;
     uint8_t store_forward, store_forward_cancelled, wc_access, uc_access, locked;
     uint8_t no_mab_alloc, linear_valid, physical_valid, l2_tlb_hit_1g, l2_miss, software_prefetch;
-    uint8_t width;
+    uint16_t width;
     uint8_t open_mem_reqs;
     uint8_t page;
     uint8_t load_resync;
