@@ -63,7 +63,37 @@ static void
 feed_batch(struct opd_sampler *sampler)
 {
     opd_pipeline_feed_samples(sampler->pipeline, sampler->events, sampler->batch, sampler->batched);
-    sampler->batched = 0;
+    sampler->batched = sampler->batch_pops = 0;
+}
+
+static bool
+waits(const struct opd_sampler *sampler, uint32_t pid)
+{
+    for (unsigned i = 0; i < sampler->batched; i++)
+        if (sampler->batch_pids[i] == pid)
+            return true;
+    return false;
+}
+
+// Whether a sample that waits could be attributed otherwise after this record.
+// A process that starts, maps and ends changes nothing for the others, and
+// where processes are short such records are more than the samples.
+static bool
+concerns_batch(const struct opd_sampler *sampler, const struct opd_record *record)
+{
+    switch (record->type) {
+    case OPD_RECORD_FORK:
+        return waits(sampler, record->u.task.pid) || waits(sampler, record->u.task.parent_pid);
+    case OPD_RECORD_EXIT:
+        return waits(sampler, record->u.task.pid);
+    case OPD_RECORD_COMM:
+        return waits(sampler, record->u.comm.pid);
+    case OPD_RECORD_MMAP:
+    case OPD_RECORD_MMAP2:
+        return (int32_t)record->u.mmap.pid <= 0 || waits(sampler, record->u.mmap.pid);
+    default:
+        return true;
+    }
 }
 
 static void
@@ -77,20 +107,26 @@ pop_until(struct opd_sampler *sampler, uint64_t safe)
                 break;
             continue;
         }
+        if (sampler->batch_pops == OPD_ORDER_HOLD)
+            feed_batch(sampler);
         if (opd_order_pop(sampler->order, safe, &item) != 1)
             break;
+        sampler->batch_pops += sampler->batched > 0;
         struct opd_record *record = &sampler->batch[sampler->batched];
         if (!parse(sampler, &item, record))
             continue;
         if (record->type == OPD_RECORD_SAMPLE) {
+            sampler->batch_pids[sampler->batched] = record->pid;
             sampler->events[sampler->batched++] = item.tag;
-            if (sampler->batched == OPD_BATCH)
+            if (sampler->batched == 1)
+                sampler->batch_pops = 1;
+            else if (sampler->batched == OPD_BATCH)
                 feed_batch(sampler);
             continue;
         }
-        // Samples before it see the world as it was.
         const struct opd_record other = *record;
-        feed_batch(sampler);
+        if (concerns_batch(sampler, &other))
+            feed_batch(sampler);
         opd_pipeline_feed(sampler->pipeline, item.tag, &other);
     }
     feed_batch(sampler);
@@ -137,6 +173,8 @@ push_record(struct opd_sampler *sampler, struct opd_ring *ring, unsigned stream,
     uint64_t time = 0;
     opd_record_time(&sampler->layout, bytes, size, &time);
     unsigned event = event_of(ring, bytes, size);
+    if (type == OPD_RECORD_EXIT && opd_record_parse(&sampler->layout, bytes, size, &record) >= 0)
+        opd_pipeline_note_exit(sampler->pipeline, record.u.task.pid, record.u.task.tid, time);
     uint64_t began = pushing != NULL ? opd_ticks() : 0;
     int rc = opd_order_push(sampler->order, stream, time, event, bytes, (uint32_t)size);
     if (rc == -ENOSPC) {

@@ -64,6 +64,25 @@ may_read(struct opd_pipeline *pipeline, uint64_t now)
     return true;
 }
 
+void
+opd_pipeline_note_exit(struct opd_pipeline *pipeline, uint32_t pid, uint32_t tid, uint64_t time)
+{
+    if (pid == tid)
+        pipeline->exits[pid % EXITS_SIZE] =
+            (struct opd_exit){.pid = pid, .when = (uint32_t)(time >> EXIT_UNIT_SHIFT)};
+}
+
+// Whether it ended meanwhile: most of a storm's processes have, and to ask
+// /proc of one that is gone costs more than its samples. Only for the main
+// thread: a process whose other threads go on can be read through them.
+static bool
+has_ended(const struct opd_pipeline *pipeline, uint32_t pid, uint32_t tid, uint64_t now)
+{
+    const struct opd_exit *exit = &pipeline->exits[pid % EXITS_SIZE];
+    return pid == tid && exit->pid == pid &&
+           (int32_t)(exit->when - (uint32_t)(now >> EXIT_UNIT_SHIFT)) >= 0;
+}
+
 // When a label that was read at `now` is read again: at the age of a second,
 // of ten, of a hundred…
 static uint64_t
@@ -80,14 +99,16 @@ read_text(struct opd_pipeline *pipeline, struct opd_label *label, uint32_t pid, 
           uint64_t now, unsigned depth)
 {
     char path[PATH_MAX];
-    if (!may_read(pipeline, now)) {
-        label->next = now + DEFERRED_NS;
-        return;
-    }
-    pipeline->labels.reads++;
     uint32_t cgroup = OPD_CGROUP_UNKNOWN;
-    if (opd_procfs_cgroup(pipeline->proc_root, pid, tid, path, sizeof path) == 0)
-        cgroup = opd_cgroups_put(pipeline->cgroups, path);
+    if (!has_ended(pipeline, pid, tid, now)) {
+        if (!may_read(pipeline, now)) {
+            label->next = now + DEFERRED_NS;
+            return;
+        }
+        pipeline->labels.reads++;
+        if (opd_procfs_cgroup(pipeline->proc_root, pid, tid, path, sizeof path) == 0)
+            cgroup = opd_cgroups_put(pipeline->cgroups, path);
+    }
     if (cgroup != OPD_CGROUP_UNKNOWN) {
         label->cgroup = cgroup;
         label->how = OPD_LABEL_READ;

@@ -81,6 +81,14 @@ struct opd_weight {
     bool fixed;                // records say, but wrongly
 };
 
+// A process that is known to have ended before its records are looked at.
+struct opd_exit {
+    uint32_t pid;
+    uint32_t when; // its time in units of EXIT_UNIT_SHIFT, cut to 32 bits
+};
+#define EXITS_SIZE 1024u
+#define EXIT_UNIT_SHIFT 20
+
 struct opd_build_id_entry {
     char *path;
     uint8_t size;
@@ -115,6 +123,7 @@ struct opd_pipeline {
     uint64_t reads_second;           // event time in which `reads` were made
     uint32_t reads;                  // of /proc for labels
     struct opd_labels_stats labels;
+    struct opd_exit exits[EXITS_SIZE]; // by pid: the last ones
 
     struct opd_hash_pair *pair;
     struct opd_tables tables[2];

@@ -59,8 +59,8 @@ struct opd_sampler {
 
     struct opd_cost_batch copied, popped;
     struct opd_record batch[OPD_BATCH]; // samples that wait to be fed together
-    uint32_t events[OPD_BATCH];
-    unsigned batched;
+    uint32_t events[OPD_BATCH], batch_pids[OPD_BATCH];
+    unsigned batched, batch_pops; // records popped since the first of them, itself included
 
     struct opd_event_times last_times[OPD_EVENTS_MAX]; // the taker's
     double least_running;

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 // So many records that were popped stay where they are, until the next push.
-#define OPD_ORDER_HOLD 16u // a power of two
+#define OPD_ORDER_HOLD 64u // a power of two
 
 struct opd_order;
 

@@ -151,8 +151,10 @@ bool opd_pipeline_knows_ids(const struct opd_pipeline *pipeline);
 
 struct opd_labels_stats {
     struct opd_cgroups_stats cgroups;
-    uint64_t reads, failed, deferred; // of /proc/PID/cgroup; deferred: too many in a second
-    uint64_t resolved, unresolved;    // ids that no record told of
+    // Of /proc/PID/cgroup. Failed: also those not tried, of processes known to
+    // be gone. Deferred: too many in a second.
+    uint64_t reads, failed, deferred;
+    uint64_t resolved, unresolved; // ids that no record told of
 };
 
 struct opd_pipeline_stats {
@@ -162,6 +164,10 @@ struct opd_pipeline_stats {
     struct opd_labels_stats labels;
     uint64_t memo_hits, memo_misses, snapshots, snapshot_failures;
 };
+// A hint, from the feeder's thread and ahead of the record's turn: the process
+// ends at `time`. Nothing is then asked of /proc for samples from before.
+void opd_pipeline_note_exit(struct opd_pipeline *pipeline, uint32_t pid, uint32_t tid,
+                            uint64_t time);
 // Feeder's thread only.
 void opd_pipeline_stats(const struct opd_pipeline *pipeline, struct opd_pipeline_stats *stats);
 
