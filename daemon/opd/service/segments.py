@@ -9,6 +9,8 @@ import sys
 import time
 from typing import IO, TYPE_CHECKING, Any
 
+from opd.store.schema import FILE_NAME
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -28,8 +30,8 @@ MEMORY_MIB = 512
 class SegmentDuty:
     """Called every EVERY_S on the main thread; never waits.
 
-    One child at a time. Once an hour, and once after the start for the hours
-    that nobody wrote. ``stats`` counts what became of it.
+    Made before the store is opened. One child at a time: once an hour, and once
+    after the start for the hours that nobody wrote, when there was a store. ``stats`` counts what became of it.
     """
 
     def __init__(
@@ -48,7 +50,9 @@ class SegmentDuty:
         self._clock = clock
         self._time_limit_s = time_limit_s
         self._first_at = time.monotonic() + first_s
-        self._hour = -1  # the last one that a child was started for
+        # The last one that a child was started for. A store that is made now has
+        # no hours that are over.
+        self._hour = -1 if (directory / FILE_NAME).exists() else self._newest_hour()
         self._child: subprocess.Popen[bytes] | None = None
         self._output: IO[bytes] | None = None
         self._began = 0.0
@@ -72,10 +76,14 @@ class SegmentDuty:
         if self._child is not None:
             self._look_after(self._child)
         elif self.enabled and time.monotonic() >= self._first_at:
-            hour = int((self._clock() - GRACE_S) // HOUR_S)
+            hour = self._newest_hour()
             if hour != self._hour:
                 self._hour = hour
                 self._start()
+
+    def _newest_hour(self) -> int:
+        """The hour after the newest one whose windows have all come."""
+        return int((self._clock() - GRACE_S) // HOUR_S)
 
     def stop(self) -> None:
         """End the child: what it has not finished, the next one does."""

@@ -10,6 +10,7 @@ import pytest
 from opd.service import segments
 from opd.service.log import get_logger
 from opd.service.segments import GRACE_S, HOUR_S, SegmentDuty
+from opd.store.schema import FILE_NAME
 
 NOON = 12 * HOUR_S
 
@@ -54,7 +55,8 @@ def clock():
 
 
 def make(tmp_path, clock, **more):
-    """A duty that may start at once."""
+    """A duty that may start at once, of a store that was there before."""
+    (tmp_path / FILE_NAME).touch()
     settings = {"enabled": True, "first_s": 0.0, "clock": clock, **more}
     return SegmentDuty(tmp_path, get_logger(), **settings)
 
@@ -63,6 +65,16 @@ SAID = """
 print('{"segment": "a", "bytes": 7, "rewritten": true}')
 print('{"cpu_seconds": 0.5}')
 """
+
+
+def test_a_new_store_has_nothing_to_catch_up_with(tmp_path, clock, monkeypatch):
+    """The first child is started when its first hour is over."""
+    started = child(monkeypatch, SAID)
+    duty = SegmentDuty(tmp_path, get_logger(), enabled=True, first_s=0.0, clock=clock)
+    duty.run()
+    assert not started
+    clock.now += HOUR_S
+    run_until(duty, lambda: duty.stats()["written"] == 1)
 
 
 def test_it_writes_once_after_a_start_and_once_an_hour(tmp_path, clock, monkeypatch):
