@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "status": "show how the daemon does: events, samples, losses, its own cost",
+    "stats": "show what the extended features count, and what their hooks cost",
+    "features": "show the extended features: options, events, how they do",
     "events": "list the events that are sampled, and what really runs for each",
     "report": "show where the samples of a range of time are",
     "top": "show what the machine does now, refreshed until Ctrl-C",

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from opd import __version__
 from opd.cli import output
-from opd.config.layers import Override, load
+from opd.config.layers import FEATURE_TABLE, Override, load
 from opd.config.nearest import did_you_mean
 from opd.config.problems import Problem, raise_problems
-from opd.config.settings import Config, Origin, SamplingSettings
+from opd.config.settings import Config, Features, Origin, SamplingSettings
 from opd.errors import ConfigError, OpdError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from opd.features.registry import Registry
 
 EXIT_CONFIG = 78
 
@@ -27,6 +29,7 @@ examples:
   opd                                        sample every CPU, 99 times a second
   opd -e cpu-clock:999hz -e page-faults      two events
   opd --session-dir /tmp/s --endpoint ipc:///tmp/s/opd.sock --log-format console
+  opd -x skeleton:scale=10                 with an extended feature
   opd --config /etc/opd/opd.toml --check-config
 
 Settings come from /etc/opd/opd.toml and conf.d/*.toml beside it; flags win.
@@ -87,12 +90,17 @@ def _run(argv: Sequence[str]) -> int:
     if options.list_events:
         _print_events(options.format)
         return 0
-    config = _settle(options)
+    if options.list_features:
+        from opd.cli.features import print_features
+
+        print_features(options.format)
+        return 0
+    config, registry = _settle(options)
     if options.check_config:
         return 0
     from opd.service.daemon import run
 
-    status: int = run(config, replay=options.replay, strict=options.strict)
+    status: int = run(config, replay=options.replay, strict=options.strict, registry=registry)
     return status
 
 
@@ -116,6 +124,13 @@ def _parser() -> _Parser:
         help="what to sample: NAME[:mods][:COUNT], COUNT a period or 999hz; repeatable",
     )
     add(
+        "--ext-feature",
+        "-x",
+        metavar="NAME[:ARGS]",
+        action="append",
+        help="run an extended feature; ARGS is KEY=VALUE,…, a list's items by +; repeatable",
+    )
+    add(
         "--separate",
         metavar="LIST",
         help="keep apart: thread, cpu, cgroup (always kept) or all, by commas",
@@ -131,7 +146,12 @@ def _parser() -> _Parser:
     )
     add("--check-config", action="store_true", help="read all settings and flags; exit 0 or 78")
     add("--list-events", action="store_true", help="show the events of this machine")
-    add("--format", choices=("table", "json"), default="table", help="of --list-events")
+    add(
+        "--list-features",
+        action="store_true",
+        help="show the extended features: options, events, whether they can run here",
+    )
+    add("--format", choices=("table", "json"), default="table", help="of a listing")
     add("--log-format", metavar="KIND", help="log lines: auto, console or json")
     add("--verbose", action="store_true", default=None, help="log debug lines too")
     add("--version", action="version", version=f"opd {__version__}")
@@ -159,11 +179,13 @@ def _overrides(options: argparse.Namespace) -> dict[str, Override]:
         if name == "separate" and value:
             value = [word.strip() for word in value.split(",")]
         overrides[key] = Override(flag, value)
+    if options.ext_feature:
+        overrides[FEATURE_TABLE] = Override("--ext-feature", options.ext_feature)
     return overrides
 
 
-def _settle(options: argparse.Namespace) -> Config:
-    """Settings and flags as one, and asked of this machine: events, CPUs, files."""
+def _settle(options: argparse.Namespace) -> tuple[Config, Registry | None]:
+    """Settings and flags as one, and asked of this machine: events, CPUs, files, plugins."""
     problems: list[Problem] = []
     config: Config | None = None
     try:
@@ -174,10 +196,12 @@ def _settle(options: argparse.Namespace) -> Config:
     problems += _machine_problems(config or _flags_alone(options))
     if options.replay is not None:
         problems += _replay_problems(options.replay)
+    registry, wrong = _feature_problems(config or _flags_alone(options))
+    problems += wrong
     raise_problems(problems)
     if config is None:
         raise ConfigError("the settings cannot be read")
-    return config
+    return config, registry
 
 
 def _flags_alone(options: argparse.Namespace) -> Config:
@@ -185,7 +209,8 @@ def _flags_alone(options: argparse.Namespace) -> Config:
         events=tuple(options.event or ("cpu-clock",)), cpus=options.cpus or ""
     )
     sources = {"sampling.events": "--event", "sampling.cpus": "--cpus"}
-    return Config(sampling=sampling, origin=Origin(sources=sources))
+    features = Features(flags=tuple(options.ext_feature or ()))
+    return Config(sampling=sampling, features=features, origin=Origin(sources=sources))
 
 
 def _problems_of(error: ConfigError) -> list[Problem]:
@@ -210,6 +235,21 @@ def _machine_problems(config: Config) -> list[Problem]:
     except ConfigError as error:
         problems.append(Problem(source("sampling.cpus"), "", error.message, error.hint))
     return problems
+
+
+def _feature_problems(config: Config) -> tuple[Registry | None, list[Problem]]:
+    """The plugins, asked what the features' options mean; None where no feature is asked for."""
+    if not (config.features.flags or config.features.tables):
+        return None, []
+    from opd.features.asked import resolve
+    from opd.features.registry import Registry
+
+    registry = Registry()
+    try:
+        resolve(config.features, registry)
+    except ConfigError as error:
+        return registry, _problems_of(error)
+    return registry, []
 
 
 def _replay_problems(replay: str) -> list[Problem]:

@@ -15,13 +15,15 @@ import msgspec
 
 from opd.config.nearest import did_you_mean
 from opd.config.problems import Problem, raise_problems
-from opd.config.settings import SECTIONS, Config, Origin
+from opd.config.settings import SECTIONS, Config, Features, Origin
 from opd.errors import OpdError
 from opd.service import paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+# Tables [feature.NAME], and the override that holds every --ext-feature.
+FEATURE_TABLE = "feature"
 DEFAULT_PATH = "/etc/opd/opd.toml"
 _FILE_BYTES_MOST = 1 << 20
 
@@ -69,13 +71,17 @@ def load(
     problems: list[Problem] = []
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
+    tables: dict[str, dict[str, tuple[Any, str]]] = {}
     for source, table in _layers(config_path, problems):
+        _take_features(source, table.pop(FEATURE_TABLE, {}), tables, problems)
         for name, value in _checked(source, table, problems):
             values[name] = value
             sources[name] = source
     if endpoint := environ.get("OPD_ENDPOINT"):
         overrides = {"daemon.endpoint": Override("OPD_ENDPOINT", endpoint), **overrides}
     for name, override in overrides.items():
+        if name == FEATURE_TABLE:
+            continue
         problem, value = _flag(name, override)
         if problem is not None:
             problems.append(problem)
@@ -91,7 +97,9 @@ def load(
         for (section, struct), fields in zip(SECTIONS.items(), _FIELDS.values(), strict=True)
     }
     origin = Origin(path=config_path, overrides=overrides, sources=sources)
-    return msgspec.structs.replace(Config(), origin=origin, **sections)
+    asked = overrides.get(FEATURE_TABLE)
+    features = Features(flags=tuple(asked.value) if asked else (), tables=tables)
+    return msgspec.structs.replace(Config(), origin=origin, features=features, **sections)
 
 
 def reload(config: Config, *, environ: Mapping[str, str] | None = None) -> Config:
@@ -163,6 +171,26 @@ def _checked(
                     yield name, value
 
 
+def _take_features(
+    source: str,
+    content: Any,
+    tables: dict[str, dict[str, tuple[Any, str]]],
+    problems: list[Problem],
+) -> None:
+    """Tables [feature.NAME]; what their keys mean their plugins know."""
+    if not isinstance(content, dict):
+        message = f"expected tables [{FEATURE_TABLE}.NAME], got {_shown(content)}"
+        problems.append(Problem(source, FEATURE_TABLE, message))
+        return
+    for name, values in content.items():
+        if not isinstance(values, dict):
+            message = f"expected a table [{FEATURE_TABLE}.{name}], got {_shown(values)}"
+            problems.append(Problem(source, f"{FEATURE_TABLE}.{name}", message))
+            continue
+        table = tables.setdefault(name.strip().replace("-", "_"), {})
+        table.update({key.replace("-", "_"): (value, source) for key, value in values.items()})
+
+
 def _flag(name: str, override: Override) -> tuple[Problem | None, Any]:
     section, key = name.split(".")
     field = _FIELDS[section][key]
@@ -202,8 +230,8 @@ def _no_such_section(section: str) -> str:
     homes = [name for name, fields in _FIELDS.items() if section in fields]
     if homes:
         return f"no such table; did you mean {section} under [{homes[0]}]?"
-    close = did_you_mean(section, SECTIONS)
-    return f"no such table; expected one of {', '.join(SECTIONS)}{close}"
+    close = did_you_mean(section, [*SECTIONS, FEATURE_TABLE])
+    return f"no such table; expected one of {', '.join(SECTIONS)}, feature.NAME{close}"
 
 
 def _no_such_key(section: str, key: str) -> str:

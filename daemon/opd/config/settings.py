@@ -125,6 +125,37 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         ),
     ] = "auto"
     verbose: Annotated[bool, _says("Log debug lines too.", "true or false")] = False
+    stats_interval: Annotated[
+        float,
+        _says(
+            "Seconds between two log lines with the statistics of each extended feature."
+            " 0: only at SIGUSR1 and at the end.",
+            "seconds between 0 and 86400",
+            _is_finite,
+            ge=0,
+            le=86400,
+        ),
+    ] = 600.0
+    hook_seconds: Annotated[
+        float,
+        _says(
+            "Seconds that a hook of an extended feature may take before it is interrupted"
+            " and the feature left alone for a while; all of a window together.",
+            "seconds between 0.05 and 10",
+            _is_finite,
+            ge=0.05,
+            le=10,
+        ),
+    ] = 1.0
+    hook_mib: Annotated[
+        int,
+        _says(
+            "MiB that opd may grow by while such a hook runs before it is interrupted.",
+            "MiB between 8 and 65536",
+            ge=8,
+            le=65536,
+        ),
+    ] = 64
 
 
 class SamplingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -362,6 +393,17 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     sources: Mapping[str, str] = {}
 
 
+class Features(msgspec.Struct, frozen=True, kw_only=True):
+    """Extended features asked for, not yet asked of their plugins (opd.features.asked).
+
+    ``flags``: each ``--ext-feature`` as typed. ``tables``: of each
+    ``[feature.NAME]`` the values by key with the file that gave them.
+    """
+
+    flags: tuple[str, ...] = ()
+    tables: Mapping[str, Mapping[str, tuple[Any, str]]] = {}
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     """All settings, checked, with ``endpoint`` and ``session_dir`` filled in."""
 
@@ -371,6 +413,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     governor: GovernorSettings = GovernorSettings()
     burst: BurstSettings = BurstSettings()
     privacy: PrivacySettings = PrivacySettings()
+    features: Features = Features()
     origin: Origin = Origin()
 
 

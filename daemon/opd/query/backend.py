@@ -61,7 +61,15 @@ class Backend(Protocol):
         ...
 
     def events(self) -> dict[str, Any]:
-        """``{"events": [{"name", "source", "unit", "hz", "period"}]}``."""
+        """``{"events": [{"name", "source", "unit", "hz", "period", "feature", "column"}]}``."""
+        ...
+
+    def features(self, params: dict[str, Any]) -> dict[str, Any]:
+        """``{"features": [map]}``: those asked for, or the one ``name``: see docs/protocol.md."""
+        ...
+
+    def stats(self, params: dict[str, Any]) -> dict[str, Any]:
+        """``{"features": {name: map}}``: statistics, of ``name`` alone if it is given."""
         ...
 
     def doctor(self) -> dict[str, Any]:
@@ -251,4 +259,6 @@ def event_map(event: EventInfo) -> dict[str, Any]:
         "unit": event.unit,
         "hz": event.hz,
         "period": event.period,
+        "feature": event.feature,
+        "column": event.column,
     }

@@ -52,6 +52,8 @@ class Dispatcher:
             "top": lambda params, _: backend.top(params),
             "sql": lambda params, owner: backend.sql(params, owner[1]),
             "events": lambda _, __: backend.events(),
+            "features": lambda params, _: backend.features(params),
+            "stats": lambda params, _: backend.stats(params),
             "doctor": lambda _, __: backend.doctor(),
             "log": lambda params, _: backend.log(params),
             "config": lambda _, __: backend.config(),

@@ -61,6 +61,8 @@ METHODS: dict[str, Method] = {
         alone=True,
     ),
     "events": Method(),
+    "features": Method(params={"name": Param("text")}),
+    "stats": Method(params={"name": Param("text")}, slow=True),
     "doctor": Method(slow=True),
     "log": Method(params={"lines": Param("count")}),
     "config": Method(),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from opd.errors import OpdError
     from opd.events import EventRequest
     from opd_native.pipeline import NativeCgroup, NativeImage, NativeWindow
+    from opd_native.sampler import Sampler
 
 # More between two looks is a clock that was set, not one that is disciplined.
 _CLOCK_STEP_NS = 500_000_000
@@ -144,6 +145,27 @@ class LiveSampling:
             )
             return rung
         raise AssertionError("a request has at least itself to try")
+
+    def add_event(self, request: EventRequest, *, feature: str) -> int:
+        """Open an event for a feature, before ``start``; its index. Raises NativeError."""
+        self._sampler.add_event(_attr(request))
+        self.events.append(
+            EventInfo(
+                name=request.name,
+                source=request.name + self._limits(),
+                unit=request.unit,
+                hz=request.hz,
+                period=request.period,
+                feature=feature,
+            )
+        )
+        self._lost.append(0)
+        return len(self.events) - 1
+
+    @property
+    def sampler(self) -> Sampler:
+        """The native sampler, for decoders."""
+        return self._sampler
 
     def add_process(self, pid: int) -> int:
         """Sample a process, and all that it makes, when ``targeted``; how many threads it has.

@@ -71,6 +71,7 @@ class Answers:
                 quality=quality,
                 governor=daemon.governing.stats(),
             )
+            status["features"] = daemon.featuring.states()
             status["burst"] = daemon.bursts.view()["running"]
             if params.get("cost"):
                 from opd.service.cost import cost_of
@@ -121,6 +122,14 @@ class Answers:
         """Give the events of the session that answers."""
         with self._reader() as reader:
             return {"events": msgspec.to_builtins(reader.events(self._daemon.session))}
+
+    def features(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Give the features that were asked for: options, events, state."""
+        return self._daemon.featuring.view(params)
+
+    def stats(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Ask features for their statistics."""
+        return self._daemon.featuring.stats(params)
 
     def doctor(self) -> dict[str, Any]:
         """Say what is off on this machine, as the daemon sees it."""

@@ -113,6 +113,7 @@ def _own_stages(daemon: Daemon, native: Mapping[str, int]) -> list[tuple[str, st
         ("hand over", "opd", marked.get("hand over", 0) + threads.get("opd-store-link", 0)),
         ("query", "opd", max(query, 0)),
         ("duties", "opd", max(main - daemon.start_cpu_ns, 0)),
+        *((f"feature {name}", "opd", ns) for name, ns in daemon.featuring.cost_ns().items()),
     ]
 
 

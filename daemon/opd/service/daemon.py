@@ -26,6 +26,7 @@ from opd.service.bursts import Bursts
 from opd.service.cost import NativeCost
 from opd.service.duties import Duties
 from opd.service.fallbacks import log_limits
+from opd.service.featuring import Featuring
 from opd.service.governing import Governing
 from opd.service.imports import import_in_child
 from opd.service.liveness import TURNS_A_WATCHDOG, Watchdog
@@ -43,6 +44,8 @@ from opd.store.segments.ask import Asker
 
 if TYPE_CHECKING:
     from opd.config.settings import Config
+    from opd.features.registry import Registry
+    from opd.sampling.window import EventInfo
     from opd.store.linkstats import LinkEvent
 
 LIVE_SESSION = "live"
@@ -51,17 +54,22 @@ MIB = 1 << 20
 KIB = 1 << 10
 
 
-def run(config: Config, *, replay: str | None = None, strict: bool = False) -> int:
+def run(
+    config: Config,
+    *,
+    replay: str | None = None,
+    strict: bool = False,
+    registry: Registry | None = None,
+) -> int:
     """Run opd in the foreground until SIGTERM or SIGINT; its exit status.
 
-    Raises OpdError for what keeps it from starting. ``strict`` concerns
-    extended features, of which there are none to fail yet.
+    Raises OpdError for what keeps it from starting; ``strict``: also a feature
+    that cannot run. ``registry`` knows the plugins, when it was asked already.
     """
-    del strict
     return_memory()
     logging.configure(config.daemon.log_format, verbose=config.daemon.verbose)
     with Signals() as signals:
-        daemon = Daemon(config, replay=replay)
+        daemon = Daemon(config, replay=replay, strict=strict, registry=registry)
         try:
             daemon.start(signals)
             daemon.serve(signals)
@@ -80,7 +88,14 @@ class Daemon:
     ``state_lock``; only the main thread changes them.
     """
 
-    def __init__(self, config: Config, *, replay: str | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        replay: str | None = None,
+        strict: bool = False,
+        registry: Registry | None = None,
+    ) -> None:
         self._config = config
         self.replay = replay
         self.session = LIVE_SESSION
@@ -96,6 +111,7 @@ class Daemon:
         self.ending = threading.Event()
         self.sampling: LiveSampling | None = None
         self.loop: WindowLoop | None = None
+        self._run_events: list[EventInfo] = []
         self.state_lock = threading.Lock()  # sampling and loop change together
         self.link = WorkerLink(
             self.directory,
@@ -115,6 +131,7 @@ class Daemon:
             redact=config.privacy.redact,
         )
         self.triggers = Triggers(self)
+        self.featuring = Featuring(self, registry, strict=strict)
         self.answers = Answers(self)
         self._server = Server(
             config.daemon.endpoint,
@@ -176,6 +193,8 @@ class Daemon:
         self.duties.add("segments", segments.EVERY_S, self.segments.run)
         self.duties.add("sql", segments.EVERY_S, self.asker.reap)
         self.duties.add("machine", machine.EVERY_S, machine.MachineWatch(self.link).turn)
+        if every := self._config.daemon.stats_interval:
+            self.duties.add("feature stats", every, self.featuring.log_stats)
         while not self.ending.is_set():
             for name in signals.wait(self.duties.wait_s()):
                 self._on_signal(name)
@@ -192,6 +211,7 @@ class Daemon:
                 self.log.info("daemon.stats", **flat(self.answers.status({})))
             except OpdError as error:
                 self.log.error("daemon.stats", error=str(error))
+            self.featuring.log_stats()
 
     def stop(self) -> None:
         """Dump, close, wait for every child. Never raises for what has not been started."""
@@ -208,6 +228,7 @@ class Daemon:
 
     def _open_sampling(self, config: Config) -> None:
         requests = parse_events(config.sampling.events, idle=config.sampling.idle)
+        self.featuring.begin(config)
         sampling = LiveSampling(
             requests,
             select_cpus(config.sampling.cpus),
@@ -219,6 +240,7 @@ class Daemon:
         )
         log_limits(self.log, sampling, asked_ring_bytes=config.sampling.ring_kib * KIB)
         self.sampling = sampling
+        self._run_events = self.featuring.open_events(sampling)
 
     def _start_sampling(self) -> None:
         sampling = self.sampling
@@ -237,12 +259,13 @@ class Daemon:
                 host=host,
                 cpus=os.cpu_count() or 1,
                 started_ns=time.time_ns(),
-                events=sampling.events,
+                events=self._run_events,
             )
         )
         loop = WindowLoop(
             sampling,
             self.link,
+            self.featuring,
             interval_s=self._config.daemon.interval,
             cpus_asked=self._config.sampling.cpus,
             log=self.log,
@@ -261,6 +284,7 @@ class Daemon:
             if sampling is not None:
                 self.native_cost.retire(sampling.stats())
                 sampling.close()
+        self.featuring.end()
 
     def _reload(self) -> None:
         self._notifier.reloading()
@@ -268,6 +292,7 @@ class Daemon:
             config = reload(self._config)
             parse_events(config.sampling.events, idle=config.sampling.idle)
             select_cpus(config.sampling.cpus)
+            self.featuring.check(config)
         except ConfigError as error:
             self.log.exception("config.refused", error=str(error))
             self._notifier.ready()
@@ -289,7 +314,8 @@ class Daemon:
         self.link.keep(limits_of(config.store))
         if self.loop is not None:
             self.loop.interval_s = config.daemon.interval
-        if config.sampling != before.sampling and self.replay is None:
+        asked = config.sampling != before.sampling or config.features != before.features
+        if asked and self.replay is None:
             self._restart_sampling(before)
         self.log.info("config.reloaded")
         self._notifier.ready()

@@ -29,6 +29,7 @@ def turn_over(daemon: Daemon, what: str, params: dict[str, Any]) -> dict[str, An
         raise OperationFailedError("this daemon serves a recording: its session does not go on")
     daemon.answers.dump()
     result = daemon.link.request(what, params)
+    daemon.featuring.turn_over(what)
     daemon.log.info("session.ended", by=what, session=result["session"])
     return result
 

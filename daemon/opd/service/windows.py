@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from opd.sampling.live import LiveSampling
     from opd.sampling.window import Window
+    from opd.service.featuring import Featuring
     from opd.service.log import Logger
     from opd.service.stopwatch import Stopwatch
     from opd.store.handover import WorkerLink
@@ -32,6 +33,7 @@ class WindowLoop:
         self,
         sampling: LiveSampling,
         link: WorkerLink,
+        featuring: Featuring,
         *,
         interval_s: float,
         cpus_asked: str,
@@ -40,6 +42,7 @@ class WindowLoop:
     ) -> None:
         self._sampling = sampling
         self._link = link
+        self._featuring = featuring
         self.interval_s = interval_s
         self._cpus_asked = cpus_asked
         self._cpus: Sequence[int] = ()
@@ -93,12 +96,15 @@ class WindowLoop:
         # After the window: all images and cgroups that it mentions are known by then.
         with self._stopwatch.stage("hand over"):
             self._send_images()
+            if images := self._featuring.window(window):
+                self._link.send_images(images)
             self._link.send_window(window)
 
     def _send_images(self) -> None:
         if not self._sampling.has_news():
             return
         while images := self._sampling.take_images():
+            self._featuring.saw_images(images)
             self._link.send_images(images)
         if cgroups := self._sampling.take_cgroups():
             self._link.send_cgroups(cgroups)

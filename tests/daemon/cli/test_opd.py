@@ -82,7 +82,13 @@ def test_help_names_every_option_with_an_example():
         (["--evnt=cycles"], ["unknown option '--evnt'", "--event"]),
         (["--check"], ["unknown option '--check'"]),
         (["-z"], ["unknown option '-z'"]),
-        (["--ext-feature", "x"], ["unknown option '--ext-feature'", "unexpected argument 'x'"]),
+        (["--ext-featur", "x"], ["unknown option '--ext-featur'", "unexpected argument 'x'"]),
+        (["--ext-feature", "nul"], ["no feature 'nul'", "did you mean null", "skeleton"]),
+        (["-x", "null:recrods=3"], ["'null:recrods=3'", "no option 'recrods'", "records"]),
+        (["-x", "null:records=many"], ["records: expected a whole number", "got 'many'"]),
+        (["-x", "null:records"], ["expected KEY=VALUE, got 'records'"]),
+        (["-x", "null:records=1,records=2"], ["records is given twice"]),
+        (["-x", "skeleton:stat=x"], ["expected an absolute path, got 'x'"]),
         (["cycles"], ["unexpected argument 'cycles'"]),
         (["--interval"], ["--interval", "expected one argument"]),
         (["--strict=yes"], ["--strict"]),
@@ -250,7 +256,8 @@ def daemon(monkeypatch):
     """A daemon that notes what it was given instead of sampling."""
     calls = []
 
-    def run(config, *, replay, strict):
+    def run(config, *, replay, strict, registry):
+        del registry
         calls.append((config, replay, strict))
         return 5
 

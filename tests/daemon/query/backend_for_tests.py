@@ -120,6 +120,14 @@ class TestBackend:
             ]
         }
 
+    def features(self, params):
+        """One that runs, whatever the name."""
+        return {"features": [{"name": params.get("name", "null"), "state": "running"}]}
+
+    def stats(self, params):
+        """Of one."""
+        return {"features": {params.get("name", "null"): {"state": "running", "own": {}}}}
+
     def doctor(self):
         """One good, one bad."""
         return {

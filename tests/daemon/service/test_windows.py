@@ -59,6 +59,17 @@ class Link:
         self.arrived.set()
 
 
+class NoFeatures:
+    """A daemon without extended features."""
+
+    def saw_images(self, _images):
+        """Nobody wants them."""
+
+    def window(self, _window):
+        """Add nothing."""
+        return []
+
+
 @pytest.fixture
 def parts():
     """A loop that cuts once an hour, and what it works on."""
@@ -66,6 +77,7 @@ def parts():
     loop = WindowLoop(
         sampling,
         link,
+        NoFeatures(),
         interval_s=3600,
         cpus_asked="",
         log=get_logger(),

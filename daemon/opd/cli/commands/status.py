@@ -65,7 +65,9 @@ def _for_people(status: Mapping[str, Any]) -> dict[str, Any]:
         fields["scope"] = _own_text(status["own"])
     fields["events"] = ", ".join(_event_text(event) for event in status["events"]) or "none"
     for name, state in status["features"].items():
-        fields[f"feature {name}"] = state
+        from opd.cli.features import state_text
+
+        fields[f"feature {name}"] = state_text(state)
     for at, step in enumerate(status.get("ladder") or [], 1):
         fields[f"fallback {at}"] = step
     fields["samples"] = status["samples"]

@@ -1,0 +1,96 @@
+"""Features as text: ``opd --list-features`` and ``opctl features`` show them alike."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from opd.cli import output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+class _Quiet:
+    """Takes log lines that a listing shows in its own words."""
+
+    def info(self, event: str, **values: Any) -> None:
+        """Nothing."""
+
+    warning = error = info
+
+
+def print_features(form: str) -> None:
+    """Show all features of all plugins, as JSON or for people."""
+    from opd.features.listing import list_features
+    from opd.features.registry import Registry
+
+    output.require_stdout()
+    found = list_features(Registry(), _Quiet())
+    if form == "json":
+        output.print_json({"features": found})
+        return
+    for at, feature in enumerate(found):
+        if at:
+            output.write("")
+        for line in feature_text(feature):
+            output.write(output.clean(line))
+
+
+def feature_text(feature: Mapping[str, Any]) -> Iterator[str]:
+    """One feature in lines: what it is, how it does, its options and events."""
+    if "broken" in feature:
+        yield f"plugin {feature['plugin']} of {feature['package']} is broken: {feature['broken']}"
+        return
+    yield f"{feature['name']}: {feature['summary']}"
+    yield f"  plugin {feature['plugin']} of {feature['package']}"
+    yield f"  {_here(feature)}"
+    if feature["options"]:
+        yield "  options:"
+    for option in feature["options"]:
+        default = option["default"] or "nothing"
+        yield f"    {option['name']}={option['type']} (default: {default})"
+        yield f"        {option['meaning']}"
+        if "set" in feature and (value := _text(feature["set"][option["name"]])) != default:
+            yield f"        set to {value or 'nothing'}"
+    if feature["events"]:
+        yield "  events:"
+    for event in feature["events"]:
+        yield f"    {event['name']} ({event['number']:#x}, {event['unit']}): {event['summary']}"
+        for column in event["columns"]:
+            yield f"        + {column['name']} ({column['unit']}): {column['summary']}"
+    if feature["probes"]:
+        yield "  probes:"
+    for probe in feature["probes"]:
+        yield f"    {probe['name']}: {probe['summary']}"
+
+
+def _here(feature: Mapping[str, Any]) -> str:
+    if "state" in feature:
+        return state_text(feature)
+    return "available" if feature["available"] else f"unavailable: {feature['reason']}"
+
+
+def state_text(state: Mapping[str, Any]) -> str:
+    """How a feature does, in a line.
+
+    >>> state_text({"state": "unavailable", "reason": "no such PMU"})
+    'unavailable: no such PMU'
+    """
+    text: str = state["state"]
+    if state.get("reason"):
+        text += f": {state['reason']}"
+    if state.get("quarantined_seconds"):
+        text += f" for {state['quarantined_seconds']:.0f} s"
+    if state.get("stuck"):
+        text += ", still in a call that cannot be interrupted"
+    if state.get("failures"):
+        text += f"; failed {state['failures']} times, last {state['last_error']}"
+    return text
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return "+".join(map(_text, value))
+    return str(value)

@@ -1,0 +1,149 @@
+"""Calls of one feature's hooks: bounded, timed, counted, and none while it is in quarantine."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from opd.features.declared import UnavailableError
+from opd.features.quarantine import Quarantine, described
+from opd.features.thread import Budget, BusyError, HookThread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+Result = TypeVar("Result")
+
+
+class Log(Protocol):
+    """Where lines go, as opd.service.log.Logger."""
+
+    def info(self, event: str, **values: Any) -> None:
+        """What happened."""
+        ...
+
+    def warning(self, event: str, **values: Any) -> None:
+        """What somebody should know."""
+        ...
+
+    def error(self, event: str, **values: Any) -> None:
+        """What went wrong."""
+        ...
+
+
+class Failed(Exception):  # noqa: N818 - says what happened to the call
+    """A hook failed: that was counted and logged."""
+
+
+class HookCost(msgspec.Struct):
+    """What calls of one hook took. ``longest_ns`` by the clock."""
+
+    calls: int = 0
+    failures: int = 0
+    cpu_ns: int = 0
+    wall_ns: int = 0
+    longest_ns: int = 0
+
+
+class Step(NamedTuple):
+    """One call of several: the hook's name for the accounts, and the call."""
+
+    hook: str
+    call: Callable[[], object]
+
+
+class Guard:
+    """Runs hooks of one feature on its thread. Callers take turns by waiting."""
+
+    def __init__(self, feature: str, plugin: str, budget: Budget, log: Log) -> None:
+        self._feature = feature
+        self._plugin = plugin
+        self.budget = budget
+        self._log = log
+        self._thread = HookThread(f"opd-feature-{feature}")
+        self.quarantine = Quarantine()
+        self.costs: dict[str, HookCost] = {}
+        self._present = ""  # the hook that runs
+        self._turn = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether hooks may be called now."""
+        return not self._thread.is_stuck and self.quarantine.left_s() == 0
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether a call that cannot be interrupted still runs."""
+        return self._thread.is_stuck
+
+    def call(self, hook: str, work: Callable[[], Result]) -> Result:
+        """What a hook returns, also in quarantine. Raises Failed, UnavailableError, BusyError."""
+        try:
+            result = self._thread.call(lambda: self._timed(hook, work), self.budget)
+        except (UnavailableError, BusyError):
+            raise
+        except Exception as error:
+            self._failed(hook, error)
+            raise Failed(str(error)) from error
+        self.quarantine.went_well(hook)
+        return result
+
+    def each(self, steps: Iterable[Step]) -> bool:
+        """Call one after the other, within one budget; False when one failed: it was the last."""
+        hooks: set[str] = set()
+        self._turn += 1
+        turn = self._turn
+
+        def work() -> None:
+            for step in steps:
+                if turn != self._turn:
+                    return  # it was given up, and comes back late
+                self._timed(step.hook, step.call)
+                hooks.add(step.hook)
+
+        self._present = ""
+        try:
+            self._thread.call(work, self.budget)
+        except Exception as error:  # noqa: BLE001 - foreign code
+            self._turn += 1
+            hooks.discard(self._present)
+            self._failed(self._present or "opd_sfile_sync", error)
+            return False
+        finally:
+            for hook in hooks:
+                self.quarantine.went_well(hook)
+        return True
+
+    def close(self) -> None:
+        """Let the thread end."""
+        self._thread.close()
+
+    def _timed(self, hook: str, work: Callable[[], Result]) -> Result:
+        """On the feature's thread."""
+        self._present = hook
+        cost = self.costs.setdefault(hook, HookCost())
+        cpu, wall = time.thread_time_ns(), time.monotonic_ns()
+        try:
+            return described(work)
+        finally:
+            took = time.monotonic_ns() - wall
+            cost.calls += 1
+            cost.cpu_ns += time.thread_time_ns() - cpu
+            cost.wall_ns += took
+            cost.longest_ns = max(cost.longest_ns, took)
+
+    def _failed(self, hook: str, error: Exception) -> None:
+        self.costs.setdefault(hook, HookCost()).failures += 1
+        reason = str(error)
+        seconds = self.quarantine.failed(hook, reason)
+        self._log.error(
+            "feature.failed",
+            feature=self._feature,
+            plugin=self._plugin,
+            hook=hook,
+            error=reason,
+            failures=self.quarantine.failures,
+            quarantined_seconds=seconds,
+        )

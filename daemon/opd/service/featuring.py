@@ -1,0 +1,127 @@
+"""The daemon's extended features; without any, nothing of them is imported."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from opd.errors import UnknownNameError
+from opd_native.errors import NativeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from opd.config.settings import Config
+    from opd.features.asked import Activation
+    from opd.features.host import FeatureHost
+    from opd.features.registry import Registry
+    from opd.sampling.live import LiveSampling
+    from opd.sampling.window import EventInfo, ImageInfo, Window
+    from opd.service.daemon import Daemon
+
+
+class Featuring:
+    """Has features begin and end with sampling; ``host`` is there while they run.
+
+    The daemon's main thread calls what changes it.
+    """
+
+    def __init__(self, daemon: Daemon, registry: Registry | None, *, strict: bool) -> None:
+        self._daemon = daemon
+        self._registry = registry
+        self._strict = strict
+        self.host: FeatureHost | None = None
+
+    def check(self, config: Config) -> list[Activation]:
+        """What the settings ask for. Raises ConfigError."""
+        if not (config.features.flags or config.features.tables):
+            return []
+        from opd.features.asked import resolve
+
+        if self._registry is None:
+            from opd.features.registry import Registry
+
+            self._registry = Registry()
+        return resolve(config.features, self._registry)
+
+    def begin(self, config: Config) -> None:
+        """Have them begin, before events are opened. Raises ConfigError, as strictness wants."""
+        activations = self.check(config)
+        if activations:
+            from opd.features.host import FeatureHost
+
+            self.host = FeatureHost(activations, config.daemon, self._daemon.log)
+            self.host.begin(strict=self._strict)
+
+    def open_events(self, sampling: LiveSampling) -> list[EventInfo]:
+        """Open what they need of the kernel; all events of the run."""
+        if self.host is None:
+            return sampling.events
+        opened = []
+        for one, event in self.host.kernel_events():
+            try:
+                index = sampling.add_event(event.request, feature=one.name)
+            except NativeError as error:
+                self.host.refused(one, event, error.errno or 0)
+            else:
+                opened.append((one, event, index))
+        if self._strict:
+            self.host.check_strictly()
+        events = [*sampling.events, *self.host.events(len(sampling.events))]
+        for one, event, index in opened:
+            if event.opened is not None:
+                event.opened(sampling.sampler, index, one.ids)
+        return events
+
+    def end(self) -> None:
+        """Have them end; at any time, and more than once."""
+        host, self.host = self.host, None
+        if host is not None:
+            host.end()
+
+    # ---- windows, the window loop's thread
+
+    def saw_images(self, images: Iterable[tuple[ImageInfo, int | None]]) -> None:
+        """Paths for sample files."""
+        if self.host is not None:
+            self.host.saw_images(images)
+
+    def window(self, window: Window) -> list[tuple[ImageInfo, int | None]]:
+        """Have them add to a window; the images they name in it for the first time."""
+        return self.host.window(window) if self.host is not None else []
+
+    # ---- answers, any thread
+
+    def states(self) -> dict[str, Any]:
+        """For ``status``."""
+        return self.host.states() if self.host is not None else {}
+
+    def view(self, params: dict[str, Any]) -> dict[str, Any]:
+        """For ``features``."""
+        self._refuse_name(params)
+        return {"features": self.host.view(params.get("name")) if self.host else []}
+
+    def stats(self, params: dict[str, Any]) -> dict[str, Any]:
+        """For ``stats``."""
+        self._refuse_name(params)
+        return {"features": self.host.stats(params.get("name")) if self.host else {}}
+
+    def turn_over(self, what: str) -> None:
+        """A session ended by ``save`` or ``reset``."""
+        if self.host is not None:
+            self.host.turn_over(saved=what == "save")
+
+    def log_stats(self) -> None:
+        """A line each in the log."""
+        if self.host is not None:
+            self.host.log_stats()
+
+    def cost_ns(self) -> dict[str, int]:
+        """CPU time by feature."""
+        return self.host.cost_ns() if self.host is not None else {}
+
+    def _refuse_name(self, params: dict[str, Any]) -> None:
+        if self.host is None and "name" in params:
+            raise UnknownNameError(
+                f"feature {params['name']!r} does not run here; none was asked for",
+                hint="opd --list-features shows what there is",
+            )
