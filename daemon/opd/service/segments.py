@@ -31,7 +31,8 @@ class SegmentDuty:
     """Called every EVERY_S on the main thread; never waits.
 
     Made before the store is opened. One child at a time: once an hour, and once
-    after the start for the hours that nobody wrote, when there was a store. ``stats`` counts what became of it.
+    after the start for the hours that nobody wrote, when there was a store.
+    ``stats`` counts what became of it.
     """
 
     def __init__(
