@@ -8,6 +8,7 @@
 #include "opd/image.h"
 #include "opd/import.h"
 #include "opd/kallsyms.h"
+#include "opd/payload.h"
 #include "opd/perfdata.h"
 #include "opd/pipeline.h"
 #include "opd/process.h"

@@ -150,6 +150,18 @@ class Condenser:
             hits=done.hits,
         )
 
+    def stacks(self, count: int, no_name: int) -> tuple[array[int], array[int]]:
+        """The number and the leaf's name (by number) of each of the last window's stacks."""
+        numbers, symbols = array("I", bytes(4 * count)), array("I", bytes(4 * count))
+        rc = lib.opd_condense_stacks(
+            self._pointer,
+            no_name,
+            ffi.from_buffer("uint32_t[]", numbers),
+            ffi.from_buffer("uint32_t[]", symbols),
+        )
+        check(rc, "number a window's stacks")
+        return numbers, symbols
+
 
 def pack_planes(columns: Sequence[Column | array[int]]) -> bytes:
     """Give the planes of columns of unsigned numbers (see opd.store.blocks)."""

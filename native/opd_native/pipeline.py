@@ -6,6 +6,7 @@ import os
 from typing import Any, NamedTuple
 
 from opd_native._core import ffi, lib
+from opd_native.payload import NativePayload, unpack_payloads
 
 IMAGE_KINDS = ("file", "kernel", "module", "bpf", "vdso", "vsyscall", "anon", "unknown")
 
@@ -41,6 +42,7 @@ class NativeWindow(NamedTuple):
     columns: dict[str, bytes]
     counts: dict[str, int]
     event_counts: list[dict[str, int]]
+    payloads: list[NativePayload]
 
 
 class NativeImage(NamedTuple):
@@ -90,6 +92,7 @@ def unpack_window(pointer: Any) -> NativeWindow:
             columns=columns,
             counts=struct_values(pointer.counts),
             event_counts=[struct_values(pointer.event_counts[i]) for i in range(pointer.events)],
+            payloads=unpack_payloads(pointer.payload),
             **counts,
         )
     finally:

@@ -482,3 +482,17 @@ opd_condense_end(struct opd_condenser *condenser, const struct opd_condense_name
     *out = &condenser->out;
     return 0;
 }
+
+int
+opd_condense_stacks(const struct opd_condenser *condenser, uint32_t no_name, uint32_t *numbers,
+                    uint32_t *symbols)
+{
+    if (condenser->begun || condenser->window_stack == NULL || condenser->out_memory == NULL)
+        return -EINVAL;
+    for (uint32_t i = 0; i < condenser->window.stacks; i++) {
+        const struct known_stack *stack = &condenser->known[condenser->window_stack[i]];
+        numbers[i] = stack->number;
+        symbols[i] = stack->leaf == NO_LEAF ? no_name : condenser->frame_names[stack->leaf].name;
+    }
+    return 0;
+}

@@ -35,6 +35,13 @@ opd_pipeline_defaults(struct opd_pipeline_options *options)
     };
 }
 
+static bool
+keeps_payload(const struct opd_pipeline_options *options)
+{
+    const struct opd_payload_limits *limits = &options->payload;
+    return (limits->latencies | limits->accesses | limits->branches | limits->records) != 0;
+}
+
 struct opd_pipeline *
 opd_pipeline_create(const struct opd_pipeline_options *options)
 {
@@ -68,6 +75,10 @@ opd_pipeline_create(const struct opd_pipeline_options *options)
         tables->sfiles = opd_intern_create(options->sfile_limit,
                                            options->sfile_limit * sizeof(struct opd_sfile_key));
         complete = complete && tables->stacks && tables->sfiles;
+        if (keeps_payload(options)) {
+            tables->payload = opd_payload_create(&options->payload);
+            complete = complete && tables->payload;
+        }
     }
     if (!complete) {
         opd_pipeline_destroy(pipeline);
@@ -85,6 +96,7 @@ opd_pipeline_destroy(struct opd_pipeline *pipeline)
     for (int i = 0; i < 2; i++) {
         opd_intern_destroy(pipeline->tables[i].stacks);
         opd_intern_destroy(pipeline->tables[i].sfiles);
+        opd_payload_destroy(pipeline->tables[i].payload);
     }
     for (size_t i = 0; i < pipeline->build_id_count; i++)
         free(pipeline->build_ids[i].path);

@@ -43,6 +43,7 @@ _Static_assert(sizeof(struct opd_frame) == 12, "interned as bytes: no padding");
 struct opd_tables {
     struct opd_intern *stacks;
     struct opd_intern *sfiles;
+    struct opd_payload *payload;     // NULL: none was asked for
     struct opd_window_counts counts; // times, idle; the rest is in `events`
     struct opd_event_counts events[OPD_EVENTS_MAX];
 };

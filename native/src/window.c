@@ -193,6 +193,12 @@ pack(struct opd_profile_hash *hash, struct opd_tables *tables, uint32_t events,
         free(entries);
         return -ENOMEM;
     }
+    window->payload = NULL;
+    if (tables->payload != NULL && opd_payload_take(tables->payload, &window->payload) != 0) {
+        free(entries);
+        free(window);
+        return -ENOMEM;
+    }
     window->rows = (uint32_t)opd_profile_hash_take(hash, entries);
     for (uint32_t i = 0; i < window->rows; i++) {
         window->row_sfile[i] = entries[i].sfile;
@@ -234,6 +240,8 @@ opd_pipeline_take_here(struct opd_pipeline *pipeline, struct opd_window **window
 void
 opd_window_free(struct opd_window *window)
 {
+    if (window != NULL)
+        opd_payload_free(window->payload);
     free(window);
 }
 

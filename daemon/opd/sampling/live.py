@@ -13,6 +13,7 @@ import msgspec
 from opd.sampling.kernel import idle_ranges, module_ranges
 from opd.sampling.opening import open_sampler, rungs_of
 from opd.sampling.own import OwnProcesses
+from opd.sampling.payload import Payload
 from opd.sampling.window import GOVERNED, LABELS, CgroupInfo, EventInfo, ImageInfo, Window
 from opd_native.errors import NativeError
 from opd_native.sampler import EventAttr
@@ -359,6 +360,7 @@ def make_window(
         stacks=native.stacks,
         quality=quality,
         event_quality=native.event_counts,
+        payloads=[Payload(*payload) for payload in native.payloads],
         **native.columns,
     )
 

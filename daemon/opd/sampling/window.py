@@ -10,6 +10,8 @@ from typing import Literal
 
 import msgspec
 
+from opd.sampling.payload import Payload  # noqa: TC001 - msgspec reads it
+
 ImageKind = Literal[
     "file", "kernel", "module", "bpf", "vdso", "vsyscall", "anon", "unknown", "feature"
 ]
@@ -116,7 +118,8 @@ class Window(msgspec.Struct):
     u32 indices into ``frame_image`` (u32 uid) and ``frame_address`` (u64),
     leaf first. A file's address is the offset in the file. Times are
     CLOCK_REALTIME ns. ``quality`` sums over events, ``event_quality`` has what
-    can be told apart (EVENT_QUALITY) for each event of the run.
+    can be told apart (EVENT_QUALITY) for each event of the run. ``payloads``: what
+    is kept beside the rows (opd.sampling.payload).
     """
 
     sequence: int
@@ -143,3 +146,4 @@ class Window(msgspec.Struct):
     quality: dict[str, int]
     event_quality: list[dict[str, int]] = []
     sfile_cgroup: bytes = b""
+    payloads: list[Payload] = []

@@ -377,9 +377,10 @@ class Outbox:
 
 def _size(window: Window) -> int:
     """Bytes of the window's columns, at least 1."""
-    return 1 + sum(
-        len(value) for value in msgspec.structs.astuple(window) if isinstance(value, bytes)
-    )
+    size = sum(len(value) for value in msgspec.structs.astuple(window) if isinstance(value, bytes))
+    for payload in window.payloads:
+        size += sum(map(len, payload.columns.values()))
+    return 1 + size
 
 
 def close_all(files: list[int]) -> None:

@@ -326,10 +326,11 @@ class Retention:
             f" FROM windows WHERE {where}",
             span,
         ).fetchone()
-        self._connection.execute(
-            f"DELETE FROM blocks WHERE window IN (SELECT id FROM windows WHERE {where})",  # noqa: S608
-            span,
-        )
+        for table in ("blocks", "payloads"):
+            self._connection.execute(
+                f"DELETE FROM {table} WHERE window IN (SELECT id FROM windows WHERE {where})",  # noqa: S608
+                span,
+            )
         self._connection.execute(f"DELETE FROM windows WHERE {where}", span)  # noqa: S608
         self._connection.execute("DELETE FROM minutes WHERE run = ? AND bucket = ?", (run, minute))
         hour = minute // 60

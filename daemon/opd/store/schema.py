@@ -39,6 +39,9 @@ on, can name (:mod:`opd.store.epochs`).
 ``seen`` is what the daemon last saw of the machine, so that a change over a
 restart is a mark too. ``sessions.saved`` keeps one from retention.
 
+``payloads`` hold what windows keep of precise samples beside their rows, a block
+a kind (:mod:`opd.store.payloads`).
+
 A row of ``runs`` is a run within a session: ``reset`` gives a run a second row.
 """
 
@@ -53,7 +56,7 @@ LOCK_NAME = "worker.lock"
 
 # "opd1": tells our file from any other SQLite file.
 APPLICATION_ID = 0x6F706431
-VERSION = 2
+VERSION = 3
 # The oldest that is read as it is, and upgraded by the first writer.
 OLDEST_VERSION = 1
 
@@ -129,6 +132,15 @@ CREATE TABLE epochs (
 CREATE INDEX epochs_run ON epochs (run, from_sequence);
 """
 
+# What schema 3 has and 2 had not.
+_SINCE_3 = """
+CREATE TABLE payloads (
+  id INTEGER PRIMARY KEY, window INTEGER NOT NULL REFERENCES windows(id), kind TEXT NOT NULL,
+  rows INTEGER NOT NULL, offered INTEGER NOT NULL, lost INTEGER NOT NULL, block BLOB NOT NULL,
+  UNIQUE (window, kind)
+);
+"""
+
 SCHEMA = (
     f"""
 CREATE TABLE sessions (
@@ -170,6 +182,7 @@ CREATE TABLE blocks (
     + _ROLLUP_SQL.format(name="minutes")
     + _ROLLUP_SQL.format(name="hours")
     + _SINCE_2
+    + _SINCE_3
 )
 
 TABLES = tuple(re.findall(r"CREATE TABLE (\w+)", SCHEMA))
@@ -194,6 +207,7 @@ ALTER TABLE windows ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
     )
     + _SINCE_2
     + _FIRST_EPOCHS,
+    2: _SINCE_3,
 }
 
 # Bit of images.flags.

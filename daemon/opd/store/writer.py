@@ -30,6 +30,7 @@ from opd.store.epochs import FRAMES_KNOWN, STACKS_KNOWN, Epoch
 from opd.store.messages import Keep
 from opd.store.names import KIND_NAMED, KIND_RANGE, KIND_UNKNOWN, UNKNOWN
 from opd.store.naming import Namer
+from opd.store.payloads import check_payloads, write_payloads
 from opd.store.requests import TURNS_OVER, Place, carry_out
 from opd.store.rollup import RollUp
 from opd.store.schema import EVENT_COLUMNS, EVENTS, FILE_NAME, QUALITY_COLUMNS, SWEPT
@@ -206,6 +207,7 @@ class StoreWriter:
         if window.end_ns < window.start_ns:
             raise StoreError("invalid window: it ends before it starts")
         sfiles = read_sample_files(window)
+        check_payloads(window)
         with self._writing():
             self._notice_sweeps()
             if not self._row:
@@ -315,15 +317,25 @@ class StoreWriter:
             ]
         )
         row_block = pack(condensed.row_columns)
-        number = self._add_window(window, condensed, len(group_block) + len(row_block))
+        size = len(group_block) + len(row_block)
+        number = self._add_window(window, condensed, size)
         self._connection.execute(
             "INSERT INTO blocks VALUES (?, ?, ?)", (number, group_block, row_block)
         )
+        beside = write_payloads(
+            self._connection,
+            window,
+            number,
+            lambda: self._condenser.stacks(window.stacks, self._dictionary.name(UNKNOWN)),
+        )
+        if beside:
+            size += beside
+            self._connection.execute("UPDATE windows SET bytes = ? WHERE id = ?", (size, number))
         self._note(window, sfiles)
         units = array("Q", condensed.sfile_unit.to_bytes())
         about = [array("I", sfiles.event), comms, paths, array("I", sfiles.mode), cgroups, units]
         self._rollup.add(window.start_ns, about, groups)
-        return condensed.hits, len(group_block) + len(row_block)
+        return condensed.hits, size
 
     def _condense(self, window: Window) -> Condensed:
         """Number what is new in the window and store it; the rows by number."""

@@ -77,6 +77,12 @@ int opd_condense_begin(struct opd_condenser *condenser, const struct opd_condens
 int opd_condense_end(struct opd_condenser *condenser, const struct opd_condense_name *names,
                      uint32_t first_stack, uint32_t no_name, const struct opd_condensed **out);
 
+// Of the window that was ended last, for each of its stacks: its number in the
+// store and the number of its leaf's name (`no_name` without frames). Both have
+// room for all stacks. -EINVAL when no window was ended.
+int opd_condense_stacks(const struct opd_condenser *condenser, uint32_t no_name, uint32_t *numbers,
+                        uint32_t *symbols);
+
 size_t opd_condenser_bytes(const struct opd_condenser *condenser);
 
 // The planes of columns of unsigned numbers (opd.store.blocks.pack before

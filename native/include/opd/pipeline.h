@@ -14,6 +14,7 @@
 #include "opd/aspace.h"
 #include "opd/cgroup.h"
 #include "opd/image.h"
+#include "opd/payload.h"
 #include "opd/profile_hash.h"
 #include "opd/record.h"
 
@@ -37,6 +38,7 @@ struct opd_pipeline_options {
     uint32_t image_limit;
     uint32_t cgroup_limit;
     struct opd_spaces_limits spaces;
+    struct opd_payload_limits payload; // of a window; all 0: there is none
 };
 
 struct opd_pipeline;
@@ -128,6 +130,7 @@ struct opd_window {
     uint32_t events;
     struct opd_event_counts *event_counts;
     struct opd_window_counts counts;
+    struct opd_payload_columns *payload; // NULL: none was asked for
 };
 
 // Feeder's side: swaps the tables if somebody asked. Call between records.

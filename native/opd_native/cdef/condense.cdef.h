@@ -41,6 +41,8 @@ int opd_condense_begin(struct opd_condenser *condenser, const struct opd_condens
                        const char **reason);
 int opd_condense_end(struct opd_condenser *condenser, const struct opd_condense_name *names,
                      uint32_t first_stack, uint32_t no_name, const struct opd_condensed **out);
+int opd_condense_stacks(const struct opd_condenser *condenser, uint32_t no_name, uint32_t *numbers,
+                        uint32_t *symbols);
 
 struct opd_column {
     const void *data;

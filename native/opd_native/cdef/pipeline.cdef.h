@@ -52,6 +52,7 @@ struct opd_pipeline_options {
     size_t stack_bytes;
     uint32_t sfile_limit, image_limit, cgroup_limit;
     struct opd_spaces_limits spaces;
+    struct opd_payload_limits payload;
 };
 struct opd_event_counts {
     uint64_t samples, hash_full, no_mapping, stack_truncated, unwind_failed, inexact_ip;
@@ -77,6 +78,7 @@ struct opd_window {
     uint32_t events;
     struct opd_event_counts *event_counts;
     struct opd_window_counts counts;
+    struct opd_payload_columns *payload;
 };
 struct opd_pipeline_stats {
     struct opd_images_stats images;
