@@ -130,6 +130,7 @@ def _run_of(data: PerfDataFile, kernel_build_id: str) -> RunInfo:
         cpus=data.cpus_online,
         started_ns=0,
         events=_event_infos(data.attrs),
+        cpuid=data.cpuid,
     )
 
 

@@ -21,6 +21,8 @@ COMMANDS = {
     "features": "show the extended features: options, events, how they do",
     "events": "list the events that are sampled, and what really runs for each",
     "report": "show where the samples of a range of time are",
+    "mem": "show what accesses to memory did: source, latency, cache lines, pages, nodes",
+    "branches": "show retired branches from where to where, and how well they were predicted",
     "top": "show what the machine does now, refreshed until Ctrl-C",
     "watch": "show what the daemon publishes, as it happens: windows, its statistics, trouble",
     "sql": "ask the history in SQL, or list its tables",

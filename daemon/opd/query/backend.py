@@ -49,6 +49,10 @@ class Backend(Protocol):
         """``{"event", "total", "weight_total", "rows": table, "quality"}``."""
         ...
 
+    def precise(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """``mem``, ``branches``: ``{"rows": table, "quality", …}`` of precise samples."""
+        ...
+
     def top(self, params: dict[str, Any]) -> dict[str, Any]:
         """As report, of the last ``seconds``."""
         ...
@@ -159,6 +163,10 @@ def report_answer(reader: Reader, params: dict[str, Any], *, live: bool = False)
         where=params.get("where"),
         per_s=parse_span(params["per"]) if "per" in params else None,
     )
+    if "metric" in params:
+        from opd.query.precise import metric_map
+
+        return metric_map(reader.metric(params["metric"], query))
     return report_map(reader.report(query))
 
 
@@ -236,6 +244,10 @@ class OfflineBackend:
         checked = check(method, find(method), params or {})
         if method == "report":
             return report_answer(self._reader, checked)
+        if method in ("mem", "branches"):
+            from opd.query.precise import precise_answer
+
+            return precise_answer(self._reader, method, checked)
         if method == "sql":
             from opd.query.sql import sql_offline
 

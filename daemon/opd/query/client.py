@@ -30,6 +30,8 @@ ANSWER_SECONDS = 5.0
 
 CALL_SECONDS = {
     "report": 120.0,
+    "mem": 120.0,
+    "branches": 120.0,
     "top": 120.0,
     "sql": 1800.0,  # it may wait for its turn; the query itself has a limit of its own
     "doctor": 60.0,

@@ -49,6 +49,8 @@ class Dispatcher:
             "hello": self._hello,
             "status": self._status,
             "report": lambda params, _: backend.report(params),
+            "mem": lambda params, _: backend.precise("mem", params),
+            "branches": lambda params, _: backend.precise("branches", params),
             "top": lambda params, _: backend.top(params),
             "sql": lambda params, owner: backend.sql(params, owner[1]),
             "events": lambda _, __: backend.events(),

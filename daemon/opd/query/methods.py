@@ -43,13 +43,18 @@ _QUESTION = {
     "where": Param("text"),
 }
 
+_PRECISE = {"top": Param("count"), "where": Param("text"), "session": Param("text")}
+
 METHODS: dict[str, Method] = {
     "hello": Method(at_once=True),
     "status": Method(params={"cost": Param("flag")}),
     "report": Method(
-        params={**_QUESTION, **_RANGE, "per": Param("text"), "session": Param("text")},
+        params={**_QUESTION, **_RANGE, "per": Param("text"), "session": Param("text")}
+        | {"metric": Param("text")},
         slow=True,
     ),
+    "mem": Method(params={**_PRECISE, **_RANGE, "by": Param("texts")}, slow=True),
+    "branches": Method(params={**_PRECISE, **_RANGE, "by": Param("text")}, slow=True),
     "top": Method(params={**_QUESTION, "seconds": Param("seconds")}, slow=True),
     "sql": Method(
         params={

@@ -43,7 +43,11 @@ class EventInfo(msgspec.Struct, frozen=True):
 
 
 class RunInfo(msgspec.Struct, frozen=True):
-    """One daemon start, one imported file, or one burst beside a daemon's profile."""
+    """One daemon start, one imported file, or one burst beside a daemon's profile.
+
+    ``cpuid``: vendor, family, model and stepping as perf.data spells them, ""
+    where not known.
+    """
 
     run: str
     boot: str
@@ -56,6 +60,7 @@ class RunInfo(msgspec.Struct, frozen=True):
     cpus: int
     started_ns: int
     events: list[EventInfo]
+    cpuid: str = ""
 
 
 class ImageInfo(msgspec.Struct, frozen=True):

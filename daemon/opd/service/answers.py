@@ -91,6 +91,16 @@ class Answers:
         with self._reader() as reader:
             return report_answer(reader, {"session": self._daemon.session} | params, live=live)
 
+    def precise(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Answer from precise samples; live: the last hour unless asked otherwise."""
+        from opd.query.precise import precise_answer  # start-up has a budget
+
+        live = daemon_is_live(self._daemon) and "session" not in params
+        with self._reader() as reader:
+            return precise_answer(
+                reader, method, {"session": self._daemon.session} | params, live=live
+            )
+
     def top(self, params: dict[str, Any]) -> dict[str, Any]:
         """Report the last ``seconds``, up to this moment or a second before.
 

@@ -24,10 +24,15 @@ from opd.store.runs import Run, events_of, find_event, find_session, runs_of
 from opd.store.stacks import StackReader, StoredStack
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from opd.sampling.window import EventInfo, RunInfo
+    from opd.store.precise.branches import BranchResult
+    from opd.store.precise.memory import MemoryResult
+    from opd.store.precise.metric import MetricResult
+    from opd.store.precise.nodes import Nodes
+    from opd.store.precise.reading import PreciseQuery
 
 __all__ = ["Reader", "ReportQuery", "ReportResult", "SessionInfo", "open_reader"]
 
@@ -110,6 +115,32 @@ class Reader:
         """Stacks by their numbers in the ``rows`` blocks, leaf first, with identities."""
         with self._snapshot():
             return StackReader(self._connection).read(numbers)
+
+    # ---- of precise samples
+
+    def metric(self, name: str, query: ReportQuery) -> MetricResult:
+        """A metric by the sort keys. UnknownNameError as report, also for its events."""
+        from opd.store.precise.metric import answer_metric
+
+        with self._snapshot():
+            return answer_metric(self._connection, name, query, self._runs(query.session))
+
+    def memory(
+        self, query: PreciseQuery, nodes: Callable[[Run], Nodes | None] = lambda _run: None
+    ) -> MemoryResult:
+        """Accesses to memory. ``nodes``: those of a run's machine. Raises as report."""
+        from opd.store.precise.memory import Memory
+
+        with self._snapshot():
+            runs = self._runs(query.session)
+            return Memory(self._connection, query, runs, nodes=nodes).answer()
+
+    def branches(self, query: PreciseQuery, by: str) -> BranchResult:
+        """Retired branches ``by`` symbol or address. Raises as report."""
+        from opd.store.precise.branches import answer_branches
+
+        with self._snapshot():
+            return answer_branches(self._connection, query, self._runs(query.session), by=by)
 
     # ---- what they share
 

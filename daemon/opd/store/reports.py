@@ -11,7 +11,7 @@ from opd.errors import UnknownNameError
 from opd.store.buckets import divide
 from opd.store.keys import KEYS, read_labels, read_names, show
 from opd.store.quality import read_covered, read_extent, read_range, stretch_of
-from opd.store.runs import events_of, find_event
+from opd.store.runs import events_of, find_event, unseparated
 from opd.store.scan import Filter, Part, Scan
 from opd.store.where import Where
 
@@ -116,7 +116,7 @@ class Report:
         self._query = query
         self._runs = runs
         self._events = list(events_of(runs).values())
-        not_separated = _not_separated(runs)
+        not_separated = unseparated(runs)
         where = None if query.where is None else Where(query.where)
         sort = _check_sort(query.sort, not_separated)
         asked = where.keys if where is not None else set()
@@ -310,15 +310,6 @@ def _buckets(starts: Sequence[int], covered: dict[int, float], totals: Sequence[
         samples=[samples[number] for number in numbers],
         weight=[weight[number] for number in numbers],
     )
-
-
-def _not_separated(runs: Sequence[Run]) -> list[str]:
-    """The keys that no run of the session kept apart."""
-    kept = {
-        "thread": any(run.threads for run in runs),
-        "cpu": any(run.processors for run in runs),
-    }
-    return [key for key, there in kept.items() if not there]
 
 
 def _check_sort(sort: Sequence[str], not_separated: Sequence[str]) -> tuple[str, ...]:

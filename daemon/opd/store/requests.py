@@ -178,8 +178,8 @@ def _turn_over(place: Place, name: str, *, saved: bool) -> bool:
     ).lastrowid
     connection.execute(
         "INSERT INTO runs (session, run, boot, kind, origin, kernel_release, kernel_build_id, host,"
-        " cpus, started_ns, events) SELECT ?, run, boot, kind, origin, kernel_release,"
-        " kernel_build_id, host, cpus, ?, events FROM runs WHERE id = ? AND session = ?",
+        " cpus, started_ns, events, cpuid) SELECT ?, run, boot, kind, origin, kernel_release,"
+        " kernel_build_id, host, cpus, ?, events, cpuid FROM runs WHERE id = ? AND session = ?",
         (session, now, place.row, row[0]),
     )
     return True

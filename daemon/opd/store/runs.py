@@ -59,29 +59,33 @@ def runs_of(connection: sqlite3.Connection, session: int) -> list[Run]:
     columns = {row[1] for row in connection.execute("PRAGMA table_info(runs)")}
     # What schema 2 brought, as it is or would be.
     hours_from, deleted = ("hours_from", "deleted") if "deleted" in columns else ("0", "0")
+    cpuid = "cpuid" if "cpuid" in columns else "''"  # schema 3
     rows = connection.execute(
         "SELECT runs.id, run, boot, kind, name, origin, kernel_release, kernel_build_id, host,"  # noqa: S608
-        " cpus, runs.started_ns, events, threads, processors, longest_ns, minutes_until,"
+        f" cpus, runs.started_ns, {cpuid}, events, threads, processors, longest_ns, minutes_until,"
         f" hours_until, {hours_from}, {deleted} = 0 AND NOT EXISTS (SELECT 1 FROM runs AS earlier"
         "   WHERE earlier.run = runs.run AND earlier.id < runs.id)"
         " FROM runs JOIN sessions ON sessions.id = runs.session"
         " WHERE session = ? ORDER BY runs.started_ns, runs.id",
         (session,),
     ).fetchall()
-    return [
-        Run(
-            *(id_, _run_info(about, events), bool(threads), bool(processors)),
-            *(longest, minutes, hours, since, bool(first)),
-        )
-        for id_, *about, events, threads, processors, longest, minutes, hours, since, first in rows
-    ]
+    return [_run(row) for row in rows]
 
 
-def _run_info(about: Sequence[Any], events: bytes) -> RunInfo:
-    """The columns run..started_ns, in the order of RunInfo's fields, and its events."""
+def _run(row: Sequence[Any]) -> Run:
+    id_, *about, cpuid, events, threads, processors, longest, minutes, hours, since, first = row
+    return Run(
+        *(id_, _run_info(about, cpuid, events), bool(threads), bool(processors)),
+        *(longest, minutes, hours, since, bool(first)),
+    )
+
+
+def _run_info(about: Sequence[Any], cpuid: str, events: bytes) -> RunInfo:
+    """The columns run..started_ns, in the order of RunInfo's fields, and the last ones."""
     fields = RunInfo.__struct_fields__
     info = dict(zip(fields, about, strict=False))
-    return RunInfo(**info, events=msgspec.msgpack.decode(events, type=list[EventInfo]))
+    infos = msgspec.msgpack.decode(events, type=list[EventInfo])
+    return RunInfo(**info, events=infos, cpuid=cpuid)
 
 
 def events_of(runs: Sequence[Run]) -> dict[str, EventInfo]:
@@ -113,3 +117,12 @@ def find_event(name: str | None, runs: Sequence[Run]) -> EventInfo:
     if len(alike) == 1:
         return alike[0]
     raise UnknownNameError(f"no event {name!r}", hint=f"there are: {', '.join(events) or 'none'}")
+
+
+def unseparated(runs: Sequence[Run]) -> list[str]:
+    """The keys that no run of the session kept apart."""
+    kept = {
+        "thread": any(run.threads for run in runs),
+        "cpu": any(run.processors for run in runs),
+    }
+    return [key for key, there in kept.items() if not there]

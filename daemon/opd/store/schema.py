@@ -156,6 +156,7 @@ CREATE TABLE runs (
   longest_ns INTEGER NOT NULL DEFAULT 0,
   minutes_until INTEGER NOT NULL DEFAULT 0, hours_until INTEGER NOT NULL DEFAULT 0,
   hours_from INTEGER NOT NULL DEFAULT 0, deleted INTEGER NOT NULL DEFAULT 0,
+  cpuid TEXT NOT NULL DEFAULT '',
   UNIQUE (run, session)
 );
 CREATE TABLE names (id INTEGER PRIMARY KEY, hash INTEGER NOT NULL, text TEXT NOT NULL);
@@ -207,7 +208,7 @@ ALTER TABLE windows ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
     )
     + _SINCE_2
     + _FIRST_EPOCHS,
-    2: _SINCE_3,
+    2: "ALTER TABLE runs ADD COLUMN cpuid TEXT NOT NULL DEFAULT '';" + _SINCE_3,
 }
 
 # Bit of images.flags.

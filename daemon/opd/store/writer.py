@@ -157,13 +157,14 @@ class StoreWriter:
         )
         self._connection.execute(
             "INSERT INTO runs (session, run, boot, kind, origin, kernel_release,"
-            " kernel_build_id, host, cpus, started_ns, events)"
-            " VALUES ((SELECT id FROM sessions WHERE name = ?), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            " kernel_build_id, host, cpus, started_ns, events, cpuid)"
+            " VALUES ((SELECT id FROM sessions WHERE name = ?), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
             " ON CONFLICT DO NOTHING",
             (
                 *(session, run.run, run.boot, run.kind, printable(origin)),
                 *(run.kernel_release, run.kernel_build_id, printable(run.host)),
                 *(run.cpus, run.started_ns, msgspec.msgpack.encode(run.events)),
+                printable(run.cpuid),
             ),
         )
         self._row, threads, processors, self._longest_ns = self._connection.execute(

@@ -1,0 +1,1 @@
+"""Distributions and how sure one can be of what they say."""
