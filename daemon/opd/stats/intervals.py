@@ -19,7 +19,8 @@ def share_interval(hits: float, n: float) -> tuple[float, float]:
     shrink = 1 + Z95 * Z95 / n
     middle = (share + Z95 * Z95 / (2 * n)) / shrink
     half = Z95 * math.sqrt(share * (1 - share) / n + Z95 * Z95 / (4 * n * n)) / shrink
-    return max(0.0, middle - half), min(1.0, middle + half)
+    low = max(0.0, middle - half) if share > 0 else 0.0
+    return low, min(1.0, middle + half) if share < 1 else 1.0
 
 
 def ratio_interval(numerator: int, denominator: int) -> tuple[float, float]:
