@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 from array import array
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -91,6 +92,24 @@ class Elf:
         self.symbols_loaded = True
         debug_elf = ffi.NULL if debug is None else debug._elf  # noqa: SLF001  (the same class)
         check(lib.opd_elf_load_symbols(self._elf, debug_elf), "read ELF symbols")
+
+    def find_function(self, name: str, debug: Elf | None = None) -> int:
+        """Give the offset in the file at which a function begins; no table is built.
+
+        Raises NativeError: ENOENT no such function, ENOTUNIQ several of that
+        name, ENXIO it is not in the file's code.
+        """
+        if "\0" in name:
+            raise NativeError(errno.ENOENT, "find a function")
+        offset = ffi.new("uint64_t *")
+        debug_elf = ffi.NULL if debug is None else debug._elf  # noqa: SLF001  (the same class)
+        encoded = name.encode(errors="surrogateescape")
+        check(lib.opd_elf_find_function(self._elf, debug_elf, encoded, offset), "find a function")
+        return int(offset[0])
+
+    def is_code(self, offset: int) -> bool:
+        """Whether an offset in the file (at most 64 bits) is in an executable segment."""
+        return bool(lib.opd_elf_is_code(self._elf, offset))
 
     def addresses(self, offsets: Sequence[int]) -> array[int]:
         """Turn offsets in the file into ELF addresses; one in no segment stays as it is."""

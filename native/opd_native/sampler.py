@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 
 class EventAttr(NamedTuple):
-    """What perf_event_open is asked for; ``rate`` is in Hz with ``frequency``, else a period."""
+    """What perf_event_open is asked for; ``rate`` is in Hz with ``frequency``, else a period.
+
+    With ``path`` (of a uprobe) config1 is the address of that text.
+    """
 
     type: int
     config: int
@@ -37,6 +40,7 @@ class EventAttr(NamedTuple):
     exclude_hv: bool = False
     exclude_idle: bool = False
     precise_ip: int = 0
+    path: str = ""
 
 
 class Sampler:
@@ -74,6 +78,7 @@ class Sampler:
         options.pipeline.stack_depth = stack_depth
         failed = ffi.new("int32_t *", -1)
         self._take_lock = threading.Lock()
+        self._paths: list[Any] = []
         self._pointer = lib.opd_sampler_create(options, list(cpus), len(cpus), failed)
         if self._pointer == ffi.NULL:
             check(-ffi.errno, f"perf_event_open and mmap of the ring of CPU {failed[0]}")
@@ -96,10 +101,13 @@ class Sampler:
 
     def add_event(self, attr: EventAttr) -> int:
         """Open one event on every CPU; its number. Nothing is left open when it fails."""
-        native = ffi.new(
-            "struct opd_event_attr *",
-            attr._asdict(),
-        )
+        fields = attr._asdict()
+        if path := fields.pop("path"):
+            # The kernel reads it again for each CPU that comes later: it is kept.
+            text = ffi.new("char[]", os.fsencode(path))
+            self._paths.append(text)
+            fields["config1"] = int(ffi.cast("uintptr_t", text))
+        native = ffi.new("struct opd_event_attr *", fields)
         return check(lib.opd_sampler_add_event(self._pointer, native), "perf_event_open")
 
     def add_process(self, pid: int) -> int:

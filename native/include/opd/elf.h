@@ -73,6 +73,17 @@ int opd_elf_load_symbols(struct opd_elf *elf, const struct opd_elf *debug);
 long opd_elf_names(struct opd_elf *elf, const uint64_t *addresses, size_t count,
                    struct opd_elf_name *names, char *text, size_t capacity);
 
+// Where in the file the function of that name begins: by the file's own symbol
+// tables, or the debug file's where it has no .symtab. A global symbol goes
+// before a weak one, that before a local one. Needs no opd_elf_load_symbols().
+// 0; -ENOENT: no such function; -ENOTUNIQ: several that are equally good;
+// -ENXIO: it lies outside of the code in the file; -E2BIG, -ENOMEM.
+int opd_elf_find_function(const struct opd_elf *elf, const struct opd_elf *debug, const char *name,
+                          uint64_t *offset);
+
+// Whether an offset in the file is in an executable segment.
+int opd_elf_is_code(const struct opd_elf *elf, uint64_t offset);
+
 // Memory held, in bytes.
 size_t opd_elf_bytes(const struct opd_elf *elf);
 

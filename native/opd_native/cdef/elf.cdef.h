@@ -17,5 +17,8 @@ int opd_elf_has_symtab(const struct opd_elf *elf);
 int opd_elf_load_symbols(struct opd_elf *elf, const struct opd_elf *debug);
 long opd_elf_names(struct opd_elf *elf, const uint64_t *addresses, size_t count,
                    struct opd_elf_name *names, char *text, size_t capacity);
+int opd_elf_find_function(const struct opd_elf *elf, const struct opd_elf *debug, const char *name,
+                          uint64_t *offset);
+int opd_elf_is_code(const struct opd_elf *elf, uint64_t offset);
 size_t opd_elf_bytes(const struct opd_elf *elf);
 size_t opd_elf_symbols(const struct opd_elf *elf);
