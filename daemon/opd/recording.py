@@ -133,6 +133,8 @@ def check(burst: Burst) -> Burst:
 def events(burst: Burst) -> tuple[EventRequest, ...]:
     """What to open: the rate is that of events that are sampled by time and say none."""
     requests = parse_events(burst.events, source="--event")
+    if features := [request.name for request in requests if request.feature]:
+        raise UsageError(f"event {features[0]!r} is one of a feature, which bursts do not sample")
     return tuple(
         request if _RATE.search(spec) else _at_rate(request, burst.rate)
         for spec, request in zip(burst.events, requests, strict=True)

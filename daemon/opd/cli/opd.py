@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from pathlib import Path
@@ -31,6 +30,7 @@ examples:
   opd --session-dir /tmp/s --endpoint ipc:///tmp/s/opd.sock --log-format console
   opd -x skeleton:scale=10                 with an extended feature
   opd --config /etc/opd/opd.toml --check-config
+  opd --check-events CPU_CLK_UNHALTED:100000 IBS_OP_ALL:100000
 
 Settings come from /etc/opd/opd.toml and conf.d/*.toml beside it; flags win.
 Runs in the foreground. SIGTERM ends it, SIGHUP reloads, SIGUSR1 logs statistics.
@@ -47,6 +47,7 @@ _SETTINGS = {
     "separate": ("--separate", "sampling.separate"),
     "callgraph": ("--callgraph", "sampling.callgraph"),
     "cpus": ("--cpus", "sampling.cpus"),
+    "cpu_type": ("--cpu-type", "sampling.cpu_type"),
 }
 
 
@@ -82,13 +83,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str]) -> int:
     parser = _parser()
     try:
-        options, rest = parser.parse_known_args(argv)
+        options, rest = parser.parse_known_args(_spread(argv))
     except SystemExit as done:  # --help, --version
         return int(done.code or 0)
-    if rest:
+    specs = [word for word in rest if options.check_events and not word.startswith("-")]
+    if rest := [word for word in rest if word not in specs and word != "--"]:
         _refuse(parser, rest)
-    if options.list_events:
-        _print_events(options.format)
+    if options.list_events or options.check_events:
+        from opd.cli import eventlists
+
+        sampling = load(_overrides(options), options.config).sampling
+        if options.check_events:
+            specs += options.event or []
+            eventlists.print_checked(specs, sampling, options.format)
+        else:
+            eventlists.print_events(sampling, options.format)
         return 0
     if options.list_features:
         from opd.cli.features import print_features
@@ -102,6 +111,15 @@ def _run(argv: Sequence[str]) -> int:
 
     status: int = run(config, replay=options.replay, strict=options.strict, registry=registry)
     return status
+
+
+def _spread(argv: Sequence[str]) -> list[str]:
+    """``--check-events=SPEC`` as two words: it is a flag, its events are what is left over."""
+    words: list[str] = []
+    for word in argv:
+        flag, equals, spec = word.partition("=")
+        words += [flag, spec] if flag == "--check-events" and equals else [word]
+    return words
 
 
 def _parser() -> _Parser:
@@ -121,7 +139,8 @@ def _parser() -> _Parser:
         "-e",
         metavar="SPEC",
         action="append",
-        help="what to sample: NAME[:mods][:COUNT], COUNT a period or 999hz; repeatable",
+        help="what to sample: NAME[:mods][:COUNT[:UNITMASK]], pmu/term=value/, sys:name or"
+        " uprobe:/path:symbol; COUNT a period or 999hz; repeatable",
     )
     add(
         "--ext-feature",
@@ -145,13 +164,29 @@ def _parser() -> _Parser:
         help="refuse to start where a feature cannot run (concerns features only)",
     )
     add("--check-config", action="store_true", help="read all settings and flags; exit 0 or 78")
+    add(
+        "--check-events",
+        action="store_true",
+        help="print the counter of each SPEC (every word that is no option), its ext word, timer"
+        " or N/A; exit 0, or 78 where one is wrong or counters are too few",
+    )
     add("--list-events", action="store_true", help="show the events of this machine")
     add(
         "--list-features",
         action="store_true",
         help="show the extended features: options, events, whether they can run here",
     )
-    add("--format", choices=("table", "json"), default="table", help="of a listing")
+    add(
+        "--cpu-type",
+        metavar="TYPE",
+        help="take the events of this CPU type, such as x86-64/family19 (default: this machine's)",
+    )
+    add(
+        "--format",
+        choices=("table", "json"),
+        default="table",
+        help="of a listing and of --check-events",
+    )
     add("--log-format", metavar="KIND", help="log lines: auto, console or json")
     add("--verbose", action="store_true", default=None, help="log debug lines too")
     add("--version", action="version", version=f"opd {__version__}")
@@ -206,7 +241,9 @@ def _settle(options: argparse.Namespace) -> tuple[Config, Registry | None]:
 
 def _flags_alone(options: argparse.Namespace) -> Config:
     sampling = SamplingSettings(
-        events=tuple(options.event or ("cpu-clock",)), cpus=options.cpus or ""
+        events=tuple(options.event or ("cpu-clock",)),
+        cpus=options.cpus or "",
+        cpu_type=options.cpu_type or "",
     )
     sources = {"sampling.events": "--event", "sampling.cpus": "--cpus"}
     features = Features(flags=tuple(options.ext_feature or ()))
@@ -218,7 +255,7 @@ def _problems_of(error: ConfigError) -> list[Problem]:
 
 
 def _machine_problems(config: Config) -> list[Problem]:
-    from opd.events import parse_events, select_cpus
+    from opd.events import catalogue_of, requests_of, select_cpus
 
     def source(key: str) -> str:
         name = config.origin.sources.get(key, "")
@@ -226,8 +263,8 @@ def _machine_problems(config: Config) -> list[Problem]:
 
     problems = []
     try:
-        events, where = config.sampling.events, source("sampling.events")
-        parse_events(events, source=where, idle=config.sampling.idle)
+        catalogue_of(config.sampling).check()
+        requests_of(config.sampling, source=source("sampling.events"))
     except ConfigError as error:
         problems += _problems_of(error)
     try:
@@ -265,27 +302,6 @@ def _replay_problems(replay: str) -> list[Problem]:
         reason = error.strerror if isinstance(error, OSError) else error
         return [Problem("--replay", "", f"{replay}: cannot read it: {reason}")]
     return []
-
-
-def _print_events(form: str) -> None:
-    import msgspec
-
-    from opd.events import list_events
-
-    output.require_stdout()
-    listings = list_events()
-    if form == "json":
-        output.write(json.dumps({"events": msgspec.to_builtins(listings)}))
-        return
-    rows = [("EVENT", "KIND", "UNIT", "DEFAULT", "HERE")]
-    for event in listings:
-        here = "yes" if event.available else f"no: {event.reason}"
-        name = " or ".join((event.name, *event.aliases))
-        rows.append((name, event.kind, event.unit, event.default, here))
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, [*widths, 0], strict=True)]
-        output.write("  ".join(cells).rstrip())
 
 
 def _complain(error: OpdError) -> None:

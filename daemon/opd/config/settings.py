@@ -164,13 +164,31 @@ class SamplingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     events: Annotated[
         tuple[str, ...],
         _says(
-            "What to sample, each as NAME[:mods][:COUNT]; COUNT is a period or a rate such as"
-            " 999hz. `opd --list-events` shows the names. A missing PMU falls back:"
-            " cycles:p, cycles, cpu-clock.",
+            "What to sample, each as NAME[:mods][:COUNT[:UNITMASK]], pmu/term=value/, sys:name or"
+            " uprobe:/path:symbol; COUNT is a period or a rate such as 999hz. `opd --list-events`"
+            " shows the names. A missing PMU falls back: cycles:p, cycles, cpu-clock.",
             "a list of event specifications",
             _is_not_empty,
         ),
     ] = ("cycles:p",)
+    cpu_type: Annotated[
+        str,
+        _says(
+            "Whose events files name the counters' events, such as x86-64/family19. Empty: this"
+            " machine's, by CPUID.",
+            "a CPU type such as x86-64/family19",
+            _is_path,
+        ),
+    ] = ""
+    events_dir: Annotated[
+        str,
+        _says(
+            "Where events files (CPU/events and CPU/unit_masks) are looked for before those that"
+            " opd brings. Empty: /etc/opd/events.",
+            "the path of a directory",
+            _is_path,
+        ),
+    ] = ""
     callgraph: Annotated[
         Literal["fp", "off"],
         _says("Call chains: fp (frame pointers) or off.", "fp or off"),

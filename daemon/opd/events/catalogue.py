@@ -7,6 +7,9 @@ from typing import Literal, NamedTuple
 PERF_TYPE_HARDWARE = 0
 PERF_TYPE_SOFTWARE = 1
 PERF_TYPE_TRACEPOINT = 2
+PERF_TYPE_RAW = 4
+# No PMU has it: perf_event_open says ENOENT, and the next rung is tried.
+PERF_TYPE_NONE = 0xFFFFFFFF
 
 DEFAULT_HZ = 99
 # The kernel's timer takes no shorter one: it would silently sample at this.
@@ -16,7 +19,7 @@ HARDWARE_PERIOD_LEAST = 500
 # perf_event_open refuses the top bit.
 PERIOD_MOST = (1 << 63) - 1
 
-Kind = Literal["software", "hardware", "tracepoint"]
+Kind = Literal["software", "hardware", "tracepoint", "counter", "extended", "other"]
 
 
 class Known(NamedTuple):

@@ -1,34 +1,40 @@
-r"""Reads event specifications.
+r"""Reads event specifications, in this order.
 
-``NAME[:mods][:COUNT[:UNITMASK[:KERNEL[:USER]]]]`` or ``sys:name`` with the
-same tail. ``mods`` are perf's letters: ``u k h`` the levels that count, ``p``
-(up to three) or ``P`` how precise, ``I`` leave idle CPUs out. COUNT is a
-period, or a rate as ``999hz``. KERNEL and USER are 0 or 1 (oprofile's).
+``uprobe:/path:symbol`` and ``uretprobe:…``; ``pmu/term=value,…/[mods]``; a
+tracepoint ``sys:name`` where it exists; then
+``NAME[:mods][:COUNT[:UNITMASK[:KERNEL[:USER]]]]`` with perf's names and those
+of the CPU's events files. ``mods`` are perf's letters: ``u k h`` the levels
+that count, ``p`` (up to three) or ``P`` how precise, ``I`` leave idle CPUs out.
+COUNT is a period, or a rate as ``999hz``. UNITMASK is a number or an entry's
+name. KERNEL and USER are 0 or 1 (oprofile's).
 
-Without COUNT: clocks and hardware events sample at 99 Hz; counted software
-events (page-faults, context-switches, …) and tracepoints every occurrence.
+Without COUNT: clocks and counters sample at 99 Hz; counted software events
+(page-faults, context-switches, …), tracepoints and probes every occurrence;
+events of IBS every 250000 of what it counts.
 """
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 from msgspec.structs import replace
 
 from opd.config.nearest import did_you_mean
 from opd.config.problems import Problem, raise_problems
-from opd.errors import EventError
+from opd.errors import EventError, PermissionDeniedError
+from opd.events import named
 from opd.events.catalogue import (
     BY_NAME,
     CATALOGUE,
     DEFAULT_HZ,
     PERF_TYPE_TRACEPOINT,
-    PERIOD_MOST,
     Known,
 )
+from opd.events.named import Catalogue
+from opd.events.pmuevents import PMU_START, pmu_event
+from opd.events.probes import KINDS, TEXT_MOST, probe_event
 from opd.events.request import EventRequest
+from opd.events.tail import COUNT, MODS, Tail, read_tail, without_mask
 from opd.events.tracepoints import (
     MOUNT_HINT,
     WORD,
@@ -40,36 +46,129 @@ from opd.events.tracepoints import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from opd.events.cpuevents import CpuEvent
+
 Idle = Literal["exclude", "irq"]
 
-_MODS = re.compile("[ukhpPI]+")
-_COUNT = re.compile("([0-9]+)(hz)?", re.IGNORECASE)
-_MASK = re.compile("0x[0-9a-f]+|[0-9]+", re.IGNORECASE)
 _SPEC_MOST = 256
-_DIGITS_MOST = 20
-_PRECISE_MOST = 3
-_RATE_FALLBACK = 100_000
 
 
-class _Tail(NamedTuple):
-    """What follows the name."""
+class _Reader:
+    """Where events are looked for."""
 
-    mods: str = ""
-    hz: int | None = None
-    period: int | None = None
-    precise_ip: int = 0
-    exclude_user: bool = False
-    exclude_kernel: bool = False
-    exclude_hv: bool = False
-    exclude_idle: bool = False
+    def __init__(
+        self, *, sysfs: str, proc: str, tracefs: str | None, idle: Idle, catalogue: Catalogue | None
+    ) -> None:
+        self.sysfs, self.proc, self.idle = sysfs, proc, idle
+        self.catalogue = catalogue or Catalogue(proc=proc)
+        self._tracefs = tracefs
 
-    @property
-    def levels(self) -> str:
-        """The letters of the levels that count, such as "u" or "kh"; "" when all do."""
-        if not (self.exclude_user or self.exclude_kernel or self.exclude_hv):
-            return ""
-        excluded = (("u", self.exclude_user), ("k", self.exclude_kernel), ("h", self.exclude_hv))
-        return "".join(letter for letter, out in excluded if not out)
+    def read(self, text: str) -> EventRequest:
+        """One SPEC."""
+        is_probe = text.startswith(tuple(f"{kind}:" for kind in KINDS))
+        most = TEXT_MOST if is_probe else _SPEC_MOST
+        if not text or len(text) > most:
+            raise EventError(
+                f"expected an event of 1 to {most} characters, got {len(text)}: {text[:40]!r}"
+            )
+        if is_probe:
+            return probe_event(text, sysfs=self.sysfs, proc=self.proc)
+        if PMU_START.match(text):
+            return self._of_pmu(text)
+        head, *rest = text.split(":")
+        known = BY_NAME.get(head)
+        if known is not None:
+            return self._of_perf(text, head, known, rest)
+        request = self._tracepoint(text, head, rest)
+        if request is not None:
+            return request
+        variants = self.catalogue.events.by_name.get(head)
+        if variants is not None:
+            return self._of_files(text, variants, rest)
+        return self._refuse(text, head, rest)
+
+    def _of_pmu(self, text: str) -> EventRequest:
+        found = pmu_event(text, sysfs=self.sysfs, proc=self.proc)
+        return self._with_ladder(found.request, found.tail) if found.core else found.request
+
+    def _of_perf(self, text: str, head: str, known: Known, rest: list[str]) -> EventRequest:
+        tail = read_tail(
+            text,
+            rest,
+            least=known.period_least,
+            default_period=known.default_period,
+            proc=self.proc,
+        )
+        return _named(known, head, without_mask(text, tail), self.idle)
+
+    def _of_files(self, text: str, variants: list[CpuEvent], rest: list[str]) -> EventRequest:
+        request, tail = named.named_request(text, variants, rest, self.catalogue, self.proc)
+        if request.feature:
+            return request
+        if request.unit == "ns":
+            idle = tail.exclude_idle or self.idle == "exclude"
+            return replace(request, exclude_idle=idle, precise_ip=0)
+        return self._with_ladder(request, tail)
+
+    def _with_ladder(self, request: EventRequest, tail: Tail) -> EventRequest:
+        """Less and less precise, then the timer, which every machine has."""
+        rungs = [
+            replace(request, name=_less_precise(request.name, tail, precise), precise_ip=precise)
+            for precise in range(request.precise_ip - 1, -1, -1)
+        ]
+        rungs.append(_timer(tail, self.idle))
+        return replace(request, fallbacks=tuple(rungs))
+
+    def _tracepoint(self, text: str, head: str, rest: list[str]) -> EventRequest | None:
+        if not rest or not WORD.fullmatch(head) or not WORD.fullmatch(rest[0]):
+            return None
+        try:
+            if self._tracefs is None:
+                self._tracefs = find_tracefs(sysfs=self.sysfs, proc=self.proc)
+            number = tracepoint_id(head, rest[0], self._tracefs)
+        except PermissionDeniedError:
+            if head in self.catalogue.events.by_name:
+                return None
+            raise
+        if number is None:
+            return None
+        tail = read_tail(text, rest[1:], least=1, default_period=1, proc=self.proc)
+        tail = without_mask(text, tail)
+        return EventRequest(
+            name=f"{head}:{rest[0]}" + (f":{tail.mods}" if tail.mods else ""),
+            type=PERF_TYPE_TRACEPOINT,
+            config=number,
+            unit="count",
+            hz=tail.hz,
+            period=tail.period,
+            exclude_user=tail.exclude_user,
+            exclude_kernel=tail.exclude_kernel,
+            exclude_hv=tail.exclude_hv,
+            exclude_idle=tail.exclude_idle,
+        )
+
+    def _refuse(self, text: str, head: str, rest: list[str]) -> NoReturn:
+        if rest and WORD.fullmatch(head) and WORD.fullmatch(rest[0]):
+            like_tail = MODS.fullmatch(rest[0]) or COUNT.fullmatch(rest[0])
+            if not like_tail:
+                self._refuse_pair(head, rest[0])
+        if "," in text:
+            raise EventError(
+                f"unknown event {text!r}", hint="give one event each: --event A --event B"
+            )
+        named.refuse_unknown(head, self.catalogue, _valid(self.catalogue))
+
+    def _refuse_pair(self, system: str, name: str) -> None:
+        """``word:word`` that is no tracepoint here; returns when it is no better known."""
+        if self._tracefs is not None:
+            raise unknown_tracepoint(system, name, self._tracefs)
+        near = did_you_mean(system, (*BY_NAME, *self.catalogue.events.by_name))
+        if near:
+            raise EventError(f"unknown event {system!r}{near}", hint=_valid(self.catalogue))
+        raise EventError(
+            f"event {system + ':' + name!r}: tracepoints cannot be read, tracefs is not mounted",
+            hint=MOUNT_HINT,
+        )
 
 
 def parse_event(
@@ -79,44 +178,19 @@ def parse_event(
     proc: str = "/proc",
     tracefs: str | None = None,
     idle: Idle = "exclude",
+    catalogue: Catalogue | None = None,
 ) -> EventRequest:
     """One SPEC as what to open; opens nothing itself.
 
     ``tracefs`` None: looked up. ``idle`` "irq" keeps idle CPUs in clock events
-    that do not say ``I``. Raises EventError naming the token that is wrong and
-    the valid ones near it; PermissionDeniedError when the tracepoint's number
-    is not readable for this user.
+    that do not say ``I``. ``catalogue`` None: the events files of this machine.
+    Raises EventError naming the token that is wrong and the valid ones near it;
+    ConfigError for broken events files; PermissionDeniedError when the
+    tracepoint's number is not readable for this user.
     """
-    if not text or len(text) > _SPEC_MOST:
-        raise EventError(
-            f"expected an event of 1 to {_SPEC_MOST} characters, got {len(text)}: {text[:40]!r}"
-        )
-    head, *rest = text.split(":")
-    known = BY_NAME.get(head)
-    if known is not None:
-        tail = _read_tail(text, rest, known.period_least, known.default_period, proc)
-        return _named(known, head, tail, idle)
-    if rest and WORD.fullmatch(head) and WORD.fullmatch(rest[0]):
-        if tracefs is None:
-            tracefs = find_tracefs(sysfs=sysfs, proc=proc)
-        number = tracepoint_id(head, rest[0], tracefs)
-        if number is not None:
-            tail = _read_tail(text, rest[1:], 1, 1, proc)
-            return EventRequest(
-                name=f"{head}:{rest[0]}" + (f":{tail.mods}" if tail.mods else ""),
-                type=PERF_TYPE_TRACEPOINT,
-                config=number,
-                unit="count",
-                hz=tail.hz,
-                period=tail.period,
-                exclude_user=tail.exclude_user,
-                exclude_kernel=tail.exclude_kernel,
-                exclude_hv=tail.exclude_hv,
-                exclude_idle=tail.exclude_idle,
-            )
-        if not (_MODS.fullmatch(rest[0]) or _COUNT.fullmatch(rest[0])):
-            _refuse_pair(head, rest[0], tracefs)
-    return _refuse_name(text, head)
+    return _Reader(sysfs=sysfs, proc=proc, tracefs=tracefs, idle=idle, catalogue=catalogue).read(
+        text
+    )
 
 
 def parse_events(
@@ -127,29 +201,41 @@ def parse_events(
     proc: str = "/proc",
     tracefs: str | None = None,
     idle: Idle = "exclude",
+    catalogue: Catalogue | None = None,
 ) -> tuple[EventRequest, ...]:
     """All of ``specs``; ``source`` (a file or flag) is named in errors.
 
     Raises one EventError that lists every mistake, also two events that
-    reports could not tell apart.
+    reports could not tell apart, and more than the CPU has counters for.
     """
-    requests: dict[str, EventRequest] = {}
+    reader = _Reader(sysfs=sysfs, proc=proc, tracefs=tracefs, idle=idle, catalogue=catalogue)
+    requests: dict[tuple[str, str], EventRequest] = {}
     problems: list[Problem] = []
     for spec in specs:
         try:
-            request = parse_event(spec, sysfs=sysfs, proc=proc, tracefs=tracefs, idle=idle)
+            request = reader.read(spec)
         except EventError as error:
             problems.append(Problem(source, "", error.message, error.hint, is_event=True))
             continue
-        if request.name in requests:
+        # One event of the files may be counted at several counts.
+        key = (request.name, f"{request.hz} {request.period}" if request.cpu_event else "")
+        if key in requests:
             message = f"event {request.name!r} is asked for twice"
             problems.append(Problem(source, "", message, is_event=True))
-        requests[request.name] = request
+        requests[key] = request
+    found = named.counted_apart(tuple(requests.values()))
+    if not problems:
+        try:
+            named.check_timer(found)
+            if any(request.counters for request in found):
+                named.check_counters(found, reader.catalogue)
+        except EventError as error:
+            problems.append(Problem(source, "", error.message, error.hint, is_event=True))
     raise_problems(problems)
-    return tuple(requests.values())
+    return found
 
 
-def _named(known: Known, head: str, tail: _Tail, idle: Idle) -> EventRequest:
+def _named(known: Known, head: str, tail: Tail, idle: Idle) -> EventRequest:
     clock = known.unit == "ns"
     hardware = known.kind == "hardware"
     request = EventRequest(
@@ -170,7 +256,7 @@ def _named(known: Known, head: str, tail: _Tail, idle: Idle) -> EventRequest:
     return replace(request, fallbacks=_ladder(head, request, tail, idle)) if hardware else request
 
 
-def _ladder(head: str, request: EventRequest, tail: _Tail, idle: Idle) -> tuple[EventRequest, ...]:
+def _ladder(head: str, request: EventRequest, tail: Tail, idle: Idle) -> tuple[EventRequest, ...]:
     """Less and less precise, then the timer, which every machine has."""
     rest = "".join(letter for letter in tail.mods if letter not in "pP")
     rungs = []
@@ -178,8 +264,21 @@ def _ladder(head: str, request: EventRequest, tail: _Tail, idle: Idle) -> tuple[
         mods = rest + "p" * precise
         name = head + (f":{mods}" if mods else "")
         rungs.append(replace(request, name=name, precise_ip=precise))
+    return (*rungs, _timer(tail, idle))
+
+
+def _less_precise(name: str, tail: Tail, precise: int) -> str:
+    """``NAME:upp`` as ``NAME:up``, ``pmu/a=1/p`` as ``pmu/a=1/``."""
+    mods = "".join(letter for letter in tail.mods if letter not in "pP") + "p" * precise
+    before, sign, behind = name.rpartition(f":{tail.mods}")
+    if sign:
+        return before + (f":{mods}" if mods else "") + behind
+    return name.removesuffix(tail.mods) + mods
+
+
+def _timer(tail: Tail, idle: Idle) -> EventRequest:
     # A count of cycles or misses says nothing in nanoseconds: the default rate then.
-    timer = _Tail(
+    timer = Tail(
         mods=tail.levels,
         hz=tail.hz or DEFAULT_HZ,
         exclude_user=tail.exclude_user,
@@ -187,128 +286,12 @@ def _ladder(head: str, request: EventRequest, tail: _Tail, idle: Idle) -> tuple[
         exclude_hv=tail.exclude_hv,
         exclude_idle=tail.exclude_idle,
     )
-    rungs.append(_named(CATALOGUE["cpu-clock"], "cpu-clock", timer, idle))
-    return tuple(rungs)
+    return _named(CATALOGUE["cpu-clock"], "cpu-clock", timer, idle)
 
 
-def _read_tail(
-    text: str, rest: list[str], least: int, default_period: int | None, proc: str
-) -> _Tail:
-    tail = _Tail()
-    tokens = list(rest)
-    if tokens and _MODS.fullmatch(tokens[0]):
-        tail = _read_mods(text, tokens.pop(0))
-    tail = _read_count(text, tokens.pop(0), least, proc, tail) if tokens else tail
-    if tail.hz is None and tail.period is None:
-        hz = None if default_period else min(DEFAULT_HZ, _rate_most(proc))
-        tail = tail._replace(hz=hz, period=default_period)
-    if tokens:
-        mask = tokens.pop(0)
-        if not _MASK.fullmatch(mask):
-            raise EventError(f"event {text!r}: expected a unit mask, got {mask!r}")
-        if mask.lower().strip("0x"):
-            raise EventError(
-                f"event {text!r}: unit mask {mask!r}: this event has none, only 0 is right"
-            )
-    if len(tokens) > 2:
-        raise EventError(
-            f"event {text!r}: {tokens[2]!r} is too much",
-            hint="NAME[:mods][:COUNT[:UNITMASK[:KERNEL[:USER]]]]",
-        )
-    return _read_oprofile_levels(text, tokens, tail) if tokens else tail
-
-
-def _read_mods(text: str, mods: str) -> _Tail:
-    precise = _PRECISE_MOST if "P" in mods else mods.count("p")
-    if precise > _PRECISE_MOST or ("P" in mods and "p" in mods):
-        raise EventError(f"event {text!r}: modifier {mods!r}: expected p, pp, ppp or P")
-    doubled = sorted({letter for letter in mods if letter != "p" and mods.count(letter) > 1})
-    if doubled:
-        raise EventError(f"event {text!r}: modifier {mods!r}: {doubled[0]} stands there twice")
-    levels = any(letter in mods for letter in "ukh")
-    return _Tail(
-        mods=mods,
-        precise_ip=precise,
-        exclude_user=levels and "u" not in mods,
-        exclude_kernel=levels and "k" not in mods,
-        exclude_hv=levels and "h" not in mods,
-        exclude_idle="I" in mods,
-    )
-
-
-def _read_count(text: str, token: str, least: int, proc: str, tail: _Tail) -> _Tail:
-    match = _COUNT.fullmatch(token)
-    if match is None:
-        if token and all(letter.isascii() and letter.isalpha() for letter in token):
-            raise EventError(
-                f"event {text!r}: unknown modifier {token!r}", hint="modifiers are u k h p P I"
-            )
-        raise EventError(f"event {text!r}: expected a count such as 100000 or 999hz, got {token!r}")
-    # Not converted when it is too long: that is wrong anyway, and Python refuses thousands.
-    number = int(match[1]) if len(match[1]) <= _DIGITS_MOST else PERIOD_MOST + 1
-    if match[2]:
-        most = _rate_most(proc)
-        if not 1 <= number <= most:
-            raise EventError(
-                f"event {text!r}: rate {token!r}: expected 1hz to {most}hz",
-                hint=f"the kernel's limit is the sysctl kernel.perf_event_max_sample_rate ({most})",
-            )
-        return tail._replace(hz=number)
-    if not least <= number <= PERIOD_MOST:
-        raise EventError(f"event {text!r}: count {token[:40]!r}: expected {least} to {PERIOD_MOST}")
-    return tail._replace(period=number)
-
-
-def _read_oprofile_levels(text: str, tokens: list[str], tail: _Tail) -> _Tail:
-    for token, what in zip(tokens, ("KERNEL", "USER"), strict=False):
-        if token not in {"0", "1"}:
-            raise EventError(f"event {text!r}: {what}: expected 0 or 1, got {token!r}")
-    kernel = tokens[0] == "1"
-    user = tokens[1:] != ["0"]
-    if not kernel and not user:
-        raise EventError(f"event {text!r}: KERNEL and USER are both 0, nothing is left to sample")
-    if tail.levels:
-        raise EventError(
-            f"event {text!r}: levels are given twice, as {tail.levels!r} and as KERNEL:USER"
-        )
-    if kernel and user:
-        return tail
-    return tail._replace(
-        mods=tail.mods + ("k" if kernel else "u"),
-        exclude_kernel=not kernel,
-        exclude_user=not user,
-        exclude_hv=True,
-    )
-
-
-def _rate_most(proc: str) -> int:
-    try:
-        text = Path(proc, "sys/kernel/perf_event_max_sample_rate").read_text().strip()
-        return max(1, int(text)) if len(text) <= _DIGITS_MOST else _RATE_FALLBACK
-    except (OSError, ValueError):
-        return _RATE_FALLBACK
-
-
-def _refuse_pair(system: str, name: str, tracefs: str | None) -> NoReturn:
-    """``word:word`` that is no tracepoint here."""
-    if tracefs is not None:
-        raise unknown_tracepoint(system, name, tracefs)
-    near = did_you_mean(system, BY_NAME)
-    if near:
-        raise EventError(f"unknown event {system!r}{near}", hint=_valid())
-    raise EventError(
-        f"event {system + ':' + name!r}: tracepoints cannot be read, tracefs is not mounted",
-        hint=MOUNT_HINT,
-    )
-
-
-def _refuse_name(text: str, head: str) -> NoReturn:
-    if "," in text and "/" not in text:
-        raise EventError(f"unknown event {text!r}", hint="give one event each: --event A --event B")
-    near = did_you_mean(head, BY_NAME)
-    raise EventError(f"unknown event {head!r}{near}", hint=_valid())
-
-
-def _valid() -> str:
+def _valid(catalogue: Catalogue) -> str:
     names = ", ".join(CATALOGUE)
-    return f"valid: {names}, tracepoints as sys:name; opd --list-events shows those here"
+    return (
+        f"valid: {names}, those of {catalogue.cpu_type}, tracepoints as sys:name,"
+        " uprobe:/path:symbol, pmu/term=value/; opd --list-events shows those here"
+    )

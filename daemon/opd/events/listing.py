@@ -8,8 +8,12 @@ from typing import Literal
 import msgspec
 
 from opd.errors import PermissionDeniedError
+from opd.events import cputype
 from opd.events.catalogue import CATALOGUE, DEFAULT_HZ, Kind
+from opd.events.named import EXTENDED_PERIOD, Catalogue, maximum
+from opd.events.pmu import pmu_names
 from opd.events.tracepoints import MOUNT_HINT, find_tracefs, tracepoint_names
+from opd.events.unitmasks import MaskEntry  # noqa: TC001 - msgspec reads it
 
 
 class EventListing(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,6 +21,9 @@ class EventListing(msgspec.Struct, frozen=True, kw_only=True):
 
     ``default`` is the count used when none is given: ``99hz`` or a period.
     ``available`` says whether sysfs has its PMU; ``reason`` why not, else "".
+    Those of the events files have a ``number`` too, the ``counters`` that count
+    them or the feature ``ext``, the least and the greatest count, and the masks,
+    of which ``unit_mask`` is the default.
     """
 
     name: str
@@ -27,6 +34,14 @@ class EventListing(msgspec.Struct, frozen=True, kw_only=True):
     available: bool
     reason: str = ""
     summary: str = ""
+    number: int | None = None
+    counters: tuple[int, ...] = ()
+    ext: str = ""
+    minimum: int | None = None
+    maximum: int | None = None
+    unit_mask_type: str = ""
+    unit_mask: int | None = None
+    unit_masks: tuple[MaskEntry, ...] = ()
 
 
 def core_pmus(*, sysfs: str = "/sys") -> list[str]:
@@ -41,11 +56,17 @@ def core_pmus(*, sysfs: str = "/sys") -> list[str]:
 
 
 def list_events(
-    *, sysfs: str = "/sys", proc: str = "/proc", tracefs: str | None = None
+    *,
+    sysfs: str = "/sys",
+    proc: str = "/proc",
+    tracefs: str | None = None,
+    catalogue: Catalogue | None = None,
+    tracepoints: bool = True,
 ) -> list[EventListing]:
-    """Every event by name, then the tracepoints of this machine in order of name.
+    """Perf's events, those of the events files, then this machine's tracepoints by name.
 
-    Where tracepoints cannot be read, one entry ``sys:name`` says why.
+    Where tracepoints cannot be read, one entry ``sys:name`` says why. Raises
+    ConfigError for broken events files or an unknown CPU type.
     """
     has_core = bool(core_pmus(sysfs=sysfs))
     listings = []
@@ -63,7 +84,44 @@ def list_events(
                 summary=event.summary,
             )
         )
-    return listings + _tracepoints(sysfs, proc, tracefs)
+    listings += _of_files(catalogue or Catalogue(proc=proc), sysfs, has_core=has_core)
+    return listings + (_tracepoints(sysfs, proc, tracefs) if tracepoints else [])
+
+
+def _of_files(catalogue: Catalogue, sysfs: str, *, has_core: bool) -> list[EventListing]:
+    pmus = pmu_names(sysfs=sysfs)
+    cpu_type = catalogue.cpu_type
+    listings = []
+    for event in catalogue.events.events:
+        reason = ""
+        if event.ext:
+            reason = "" if event.ext in pmus else f"no {event.ext} PMU here"
+        elif catalogue.foreign:
+            reason = f"this machine is {catalogue.here}"
+        elif event.counters and not has_core:
+            reason = "no core PMU here; falls back to cpu-clock"
+        timer = cpu_type == cputype.TIMER
+        mask, _ = event.mask.choose("")
+        listings.append(
+            EventListing(
+                name=event.name,
+                kind="extended" if event.ext else "counter" if event.counters else "other",
+                unit="ns" if timer else "count",
+                default=f"{EXTENDED_PERIOD}" if event.ext else f"{DEFAULT_HZ}hz",
+                available=not reason,
+                reason=reason,
+                summary=event.text,
+                number=event.number,
+                counters=event.counters,
+                ext=event.ext,
+                minimum=event.minimum,
+                maximum=maximum(cpu_type, event),
+                unit_mask_type=event.mask.type,
+                unit_mask=mask,
+                unit_masks=event.mask.entries,
+            )
+        )
+    return listings
 
 
 def _tracepoints(sysfs: str, proc: str, tracefs: str | None) -> list[EventListing]:

@@ -388,6 +388,8 @@ def _attr(request: EventRequest) -> EventAttr:
         type=request.type,
         config=request.config,
         config1=request.config1,
+        config2=request.config2,
+        path=request.path,
         rate=request.hz if request.hz is not None else request.period or 1,
         frequency=request.hz is not None,
         exclude_user=request.exclude_user,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from opd import __version__
 from opd.config import reload
 from opd.errors import ConfigError, OpdError, OperationFailedError, RecordFileError, StoreError
-from opd.events import parse_events, select_cpus
+from opd.events import opened, parse_events, requests_of, select_cpus
 from opd.process import return_memory, started
 from opd.query.server import Server
 from opd.sampling.kernel import boot_id, kernel_build_id
@@ -227,10 +227,10 @@ class Daemon:
         self.log.info("daemon.stopped", uptime_seconds=round(time.monotonic() - self.started, 3))
 
     def _open_sampling(self, config: Config) -> None:
-        requests = parse_events(config.sampling.events, idle=config.sampling.idle)
+        requests = requests_of(config.sampling)
         self.featuring.begin(config)
         sampling = LiveSampling(
-            requests,
+            opened(requests) or parse_events(("cpu-clock",), idle=config.sampling.idle),
             select_cpus(config.sampling.cpus),
             callchain=config.sampling.callgraph == "fp",
             separate_thread=config.sampling.separate_thread,
@@ -290,7 +290,7 @@ class Daemon:
         self._notifier.reloading()
         try:
             config = reload(self._config)
-            parse_events(config.sampling.events, idle=config.sampling.idle)
+            requests_of(config.sampling)
             select_cpus(config.sampling.cpus)
             self.featuring.check(config)
         except ConfigError as error:

@@ -61,6 +61,9 @@ def explain_open_failure(
     }
     if error_number in lacking:
         reason, hint = lacking[error_number]
+        if "/" in event_name.partition(":")[0] and error_number == errno.EINVAL:
+            reason = "the kernel refuses it: its PMU counts but cannot sample, or a term is wrong"
+            hint = "compare its terms with format/ of the PMU in /sys/bus/event_source/devices"
         return EventError(f"{where}: {reason} ({word})", hint=hint)
     taken = {
         errno.EMFILE: (
@@ -91,8 +94,7 @@ def _denied(
     )
     if number == errno.EPERM and paranoid is None and _opens_at_all(proc):
         return _no_memory(where, proc)
-    tracepoint = event_name.partition(":")[0] not in BY_NAME
-    wanted = PARANOID_TRACEPOINTS if tracepoint else PARANOID_CPU_WIDE
+    wanted = PARANOID_TRACEPOINTS if _is_probe(event_name) else PARANOID_CPU_WIDE
     privileged = effective_capabilities(proc) & (PERFMON | SYS_ADMIN)
     if privileged:
         # paranoid does not concern this user: something in front of the kernel said no.
@@ -109,6 +111,12 @@ def _denied(
         hint="run as root, or give the process CAP_PERFMON (AmbientCapabilities=CAP_PERFMON),"
         f" or as root: sysctl kernel.perf_event_paranoid={wanted}",
     )
+
+
+def _is_probe(event_name: str) -> bool:
+    """Whether it is a tracepoint or a probe, which need more than counters do."""
+    head, colon, _ = event_name.partition(":")
+    return bool(colon) and "/" not in head and head not in BY_NAME and head == head.lower()
 
 
 def _opens_at_all(proc: str) -> bool:

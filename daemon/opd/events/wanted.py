@@ -1,0 +1,24 @@
+"""The events that the settings ask for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from opd.events.grammar import parse_events
+from opd.events.named import Catalogue
+
+if TYPE_CHECKING:
+    from opd.config import SamplingSettings
+    from opd.events.request import EventRequest
+
+
+def catalogue_of(sampling: SamplingSettings) -> Catalogue:
+    """The events files that the settings choose; nothing is read yet."""
+    return Catalogue(cpu_type=sampling.cpu_type, events_dir=sampling.events_dir)
+
+
+def requests_of(sampling: SamplingSettings, *, source: str = "") -> tuple[EventRequest, ...]:
+    """All events that are asked for, also those of features. Raises as ``parse_events``."""
+    return parse_events(
+        sampling.events, source=source, idle=sampling.idle, catalogue=catalogue_of(sampling)
+    )
