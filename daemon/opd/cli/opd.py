@@ -19,6 +19,7 @@ from opd.errors import ConfigError, OpdError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from opd.events import EventRequest
     from opd.features.registry import Registry
 
 EXIT_CONFIG = 78
@@ -228,10 +229,11 @@ def _settle(options: argparse.Namespace) -> tuple[Config, Registry | None]:
     except ConfigError as error:
         problems += _problems_of(error)
     # Of settings that cannot be read, what the flags say is checked all the same.
-    problems += _machine_problems(config or _flags_alone(options))
+    wrong, requests = _machine_problems(config or _flags_alone(options))
+    problems += wrong
     if options.replay is not None:
         problems += _replay_problems(options.replay)
-    registry, wrong = _feature_problems(config or _flags_alone(options))
+    registry, wrong = _feature_problems(config or _flags_alone(options), requests)
     problems += wrong
     raise_problems(problems)
     if config is None:
@@ -254,7 +256,8 @@ def _problems_of(error: ConfigError) -> list[Problem]:
     return [Problem("", "", error.message, error.hint)]
 
 
-def _machine_problems(config: Config) -> list[Problem]:
+def _machine_problems(config: Config) -> tuple[list[Problem], Sequence[EventRequest]]:
+    """What this machine says to events and CPUs, and the events as far as they are right."""
     from opd.events import catalogue_of, requests_of, select_cpus
 
     def source(key: str) -> str:
@@ -262,28 +265,33 @@ def _machine_problems(config: Config) -> list[Problem]:
         return f"{name}: {key}" if name.startswith("/") else name
 
     problems = []
+    requests: Sequence[EventRequest] = ()
     try:
         catalogue_of(config.sampling).check()
-        requests_of(config.sampling, source=source("sampling.events"))
+        requests = requests_of(config.sampling, source=source("sampling.events"))
     except ConfigError as error:
         problems += _problems_of(error)
     try:
         select_cpus(config.sampling.cpus)
     except ConfigError as error:
         problems.append(Problem(source("sampling.cpus"), "", error.message, error.hint))
-    return problems
+    return problems, requests
 
 
-def _feature_problems(config: Config) -> tuple[Registry | None, list[Problem]]:
+def _feature_problems(
+    config: Config, requests: Sequence[EventRequest]
+) -> tuple[Registry | None, list[Problem]]:
     """The plugins, asked what the features' options mean; None where no feature is asked for."""
-    if not (config.features.flags or config.features.tables):
+    theirs = [request for request in requests if request.feature]
+    if not (config.features.flags or config.features.tables or theirs):
         return None, []
     from opd.features.asked import resolve
+    from opd.features.fromevents import pulled_in
     from opd.features.registry import Registry
 
     registry = Registry()
     try:
-        resolve(config.features, registry)
+        resolve(config.features, registry, pulled_in(theirs))
     except ConfigError as error:
         return registry, _problems_of(error)
     return registry, []

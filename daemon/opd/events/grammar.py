@@ -10,7 +10,7 @@ name. KERNEL and USER are 0 or 1 (oprofile's).
 
 Without COUNT: clocks and counters sample at 99 Hz; counted software events
 (page-faults, context-switches, …), tracepoints and probes every occurrence;
-events of IBS every 250000 of what it counts.
+events of a feature as often as it is set to.
 """
 
 from __future__ import annotations

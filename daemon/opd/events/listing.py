@@ -10,7 +10,7 @@ import msgspec
 from opd.errors import PermissionDeniedError
 from opd.events import cputype
 from opd.events.catalogue import CATALOGUE, DEFAULT_HZ, Kind
-from opd.events.named import EXTENDED_PERIOD, Catalogue, maximum
+from opd.events.named import Catalogue, maximum
 from opd.events.pmu import pmu_names
 from opd.events.tracepoints import MOUNT_HINT, find_tracefs, tracepoint_names
 from opd.events.unitmasks import MaskEntry  # noqa: TC001 - msgspec reads it
@@ -19,7 +19,8 @@ from opd.events.unitmasks import MaskEntry  # noqa: TC001 - msgspec reads it
 class EventListing(msgspec.Struct, frozen=True, kw_only=True):
     """One event that can be asked for.
 
-    ``default`` is the count used when none is given: ``99hz`` or a period.
+    ``default`` is the count used when none is given: ``99hz``, a period, or
+    ``as FEATURE``.
     ``available`` says whether sysfs has its PMU; ``reason`` why not, else "".
     Those of the events files have a ``number`` too, the ``counters`` that count
     them or the feature ``ext``, the least and the greatest count, and the masks,
@@ -107,7 +108,7 @@ def _of_files(catalogue: Catalogue, sysfs: str, *, has_core: bool) -> list[Event
                 name=event.name,
                 kind="extended" if event.ext else "counter" if event.counters else "other",
                 unit="ns" if timer else "count",
-                default=f"{EXTENDED_PERIOD}" if event.ext else f"{DEFAULT_HZ}hz",
+                default=f"as {event.ext}" if event.ext else f"{DEFAULT_HZ}hz",
                 available=not reason,
                 reason=reason,
                 summary=event.text,

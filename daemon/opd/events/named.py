@@ -20,14 +20,12 @@ from opd.events.catalogue import (
 )
 from opd.events.cpuevents import CpuEvent, CpuEvents, load
 from opd.events.request import EventRequest
-from opd.events.tail import Tail, read_tail
+from opd.events.tail import COUNT, Tail, read_tail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-# The period of an extended event that is asked for without one.
-EXTENDED_PERIOD = 250_000
 # How far the counters of IBS go: MaxCnt has 20 bits, that of ops 27 since family 12h.
 _EXTENDED_MOST = {"ibs_fetch": (1 << 20) - 1, "ibs_op": (1 << 27) - 1}
 _OP_MOST_FAMILY10 = (1 << 20) - 1
@@ -113,9 +111,12 @@ def named_request(
         rest,
         least=max(1, min(each.minimum for each in variants)),
         most=maximum(catalogue.cpu_type, event),
-        default_period=EXTENDED_PERIOD if event.ext else None,
+        default_period=None,
         proc=proc,
     )
+    counted = any(COUNT.fullmatch(token) for token in rest[:2])
+    if event.ext and not counted:
+        tail = tail._replace(hz=None)  # how often is the feature's to say
     reasons = []
     for event in variants:
         try:

@@ -22,7 +22,8 @@ class EventRequest(msgspec.Struct, frozen=True, kw_only=True):
     Of the events files: ``cpu_event`` is the event's name there, ``counters``
     those that can count it, ``unit_mask`` what was chosen. With ``feature`` the
     event is that feature's and not opened by itself: ``number`` is its code,
-    ``period`` and ``unit_mask`` are what the feature is to be set to.
+    ``period`` (None: the feature's own default) and ``unit_mask`` are what the
+    feature is to be set to.
     """
 
     name: str

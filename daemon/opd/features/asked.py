@@ -35,13 +35,15 @@ class Activation(NamedTuple):
 class PulledIn(msgspec.Struct, frozen=True):
     """An event asked for whose line in the events file names a feature (``ext:WORD``).
 
-    ``count`` 0: none was given. ``where`` is for messages.
+    ``count`` 0: none was given. ``options`` are what its unit mask sets.
+    ``where`` is for messages.
     """
 
     feature: str
     event: str
     count: int = 0
     where: str = "--event"
+    options: dict[str, str] = {}
 
 
 class _Mistakes:
@@ -129,14 +131,15 @@ def _pull_in(one: PulledIn, options: dict[str, Given]) -> None:
             options["events"] = events._replace(value=f"{events.value}+{escape(one.event)}")
     elif isinstance(events.value, list) and one.event not in events.value:
         options["events"] = events._replace(value=[*events.value, one.event])
-    if one.count:
-        count = options.get("count")
-        if count is not None and str(count.value) != str(one.count):
+    wanted = {"count": str(one.count)} if one.count else {}
+    for key, value in (wanted | one.options).items():
+        before = options.get(key)
+        if before is not None and str(before.value) != value:
             raise ConfigError(
-                f"{one.where}: {one.event}: count {one.count}, but {count.where} has {count.value}",
-                hint=f"all events of {one.feature} share one count",
+                f"{one.where}: {one.event}: {key} {value}, but {before.where} has {before.value}",
+                hint=f"all events of {one.feature} share one {key}",
             )
-        options["count"] = Given(str(one.count), one.where, is_text=True)
+        options[key] = Given(value, one.where, is_text=True)
 
 
 def _activate(name: str, given: dict[str, Given], registry: Registry) -> Activation:

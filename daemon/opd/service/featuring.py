@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from opd.errors import UnknownNameError
+from opd.events import requests_of
 from opd_native.errors import NativeError
 
 if TYPE_CHECKING:
@@ -32,16 +33,18 @@ class Featuring:
         self.host: FeatureHost | None = None
 
     def check(self, config: Config) -> list[Activation]:
-        """What the settings ask for. Raises ConfigError."""
-        if not (config.features.flags or config.features.tables):
+        """What the settings ask for, events of features too. Raises ConfigError."""
+        theirs = [request for request in requests_of(config.sampling) if request.feature]
+        if not (config.features.flags or config.features.tables or theirs):
             return []
         from opd.features.asked import resolve
+        from opd.features.fromevents import pulled_in
 
         if self._registry is None:
             from opd.features.registry import Registry
 
             self._registry = Registry()
-        return resolve(config.features, self._registry)
+        return resolve(config.features, self._registry, pulled_in(theirs))
 
     def begin(self, config: Config) -> None:
         """Have them begin, before events are opened. Raises ConfigError, as strictness wants."""
