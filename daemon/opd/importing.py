@@ -18,24 +18,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from msgspec import structs
 
 from opd.errors import OpdError, RecordFileError, UsageError
+from opd.importing_events import IbsTotals, bare_notes, event_infos, ibs_quality
 from opd.process import die_with, name_process
 from opd.sampling.live import cgroup_infos, image_info, make_window
-from opd.sampling.window import LABELS, MODE_KERNEL, EventInfo, RunInfo
+from opd.sampling.window import LABELS, MODE_KERNEL, RunInfo
 from opd.store.requests import LIVE_SESSION
 from opd.store.writer import StoreWriter
 from opd.symbols.resolver import Resolver
 from opd_native.importer import Importer
-from opd_native.perfdata import EventAttr, PerfDataError, PerfDataFile
+from opd_native.perfdata import PerfDataError, PerfDataFile
 
 if TYPE_CHECKING:
     from opd.redaction import Redact
+    from opd.sampling.window import EventInfo
 
 WINDOW_NS = 10_000_000_000
 _HASH_CHUNK = 1 << 20
 _LAST_NS = 1 << 62
-_PERF_TYPE_SOFTWARE = 1
-_CLOCKS = (0, 1)  # PERF_COUNT_SW_CPU_CLOCK, _TASK_CLOCK
-_SW_DUMMY = 9
 
 Progress = Callable[[int, int], None]
 
@@ -72,7 +71,7 @@ def import_perf_data(
             f"{what}: {error.reason}", hint="expected a perf.data file as written by perf record"
         ) from error
     with data, Importer(data) as importer:
-        known = _Known.of(fd, data)
+        known = _Known.of(fd, data, importer)
         for build_id_path, build_id in known.build_ids:
             importer.add_build_id(build_id_path, build_id)
         resolver = Resolver(known.run)
@@ -97,7 +96,7 @@ class _Known(NamedTuple):
     size: int
 
     @classmethod
-    def of(cls, fd: int, data: PerfDataFile) -> Self:
+    def of(cls, fd: int, data: PerfDataFile, importer: Importer) -> Self:
         """Read it from the header, or where that does not say, in a pass ahead.
 
         In the pipe layout facts stand between and behind the records; with
@@ -107,17 +106,18 @@ class _Known(NamedTuple):
         facts, kernel, last = data, _kernel_build_id(data), 0
         if data.sample_time and not data.pipe and kernel:
             last = data.sample_time[1]
-            return cls(_run_of(facts, kernel), [], last, status.st_mtime_ns, status.st_size)
+            return cls(_run_of(facts, kernel, []), [], last, status.st_mtime_ns, status.st_size)
         with PerfDataFile(fd) as ahead, Importer(ahead) as reader:
             reader.feed()
+            importer.learn(ahead)
             last = reader.take().counts["last_time"]
             kernel = _kernel_build_id(ahead) or reader.kernel_build_id()
             build_ids = [(entry.path, entry.build_id) for entry in ahead.build_ids]
-            run = _run_of(ahead, kernel)
+            run = _run_of(ahead, kernel, event_infos(ahead.attrs, reader))
         return cls(run, build_ids, last, status.st_mtime_ns, status.st_size)
 
 
-def _run_of(data: PerfDataFile, kernel_build_id: str) -> RunInfo:
+def _run_of(data: PerfDataFile, kernel_build_id: str, events: list[EventInfo]) -> RunInfo:
     return RunInfo(
         run="",
         boot="",
@@ -129,8 +129,8 @@ def _run_of(data: PerfDataFile, kernel_build_id: str) -> RunInfo:
         host=data.hostname,
         cpus=data.cpus_online,
         started_ns=0,
-        events=_event_infos(data.attrs),
         cpuid=data.cpuid,
+        events=events,
     )
 
 
@@ -149,31 +149,6 @@ def _kernel_build_id(data: PerfDataFile) -> str:
         if entry.path.startswith("[kernel.kallsyms]"):
             return entry.build_id
     return ""
-
-
-def _is_clock(attr: EventAttr) -> bool:
-    return attr.type == _PERF_TYPE_SOFTWARE and attr.config in _CLOCKS
-
-
-def _event_infos(attrs: list[EventAttr]) -> list[EventInfo]:
-    """Give the events in the attrs' order, without perf's trailing dummy ones."""
-    infos = [
-        EventInfo(
-            name=attr.name,
-            source=attr.name,
-            unit="ns" if _is_clock(attr) else "count",
-            hz=attr.sample_period if attr.frequency else None,
-            period=None if attr.frequency else attr.sample_period,
-        )
-        for attr in attrs
-    ]
-    while (
-        len(infos) > 1
-        and attrs[len(infos) - 1].type == _PERF_TYPE_SOFTWARE
-        and (attrs[len(infos) - 1].config == _SW_DUMMY)
-    ):
-        infos.pop()
-    return infos
 
 
 def _in_range(time_ns: int) -> int:
@@ -205,6 +180,7 @@ class _Import:
         self._saw_kernel = False
         self._sequence = 0
         self._samples = 0
+        self._ibs = IbsTotals()
 
     def run(self, *, session: str, run: str, origin: str) -> dict[str, Any]:
         # Attrs of the pipe layout come with the first records.
@@ -217,7 +193,7 @@ class _Import:
             session=session,
             origin=origin,
             started_ns=began,
-            events=_event_infos(self._data.attrs) or self._known.run.events,
+            events=self._known.run.events or event_infos(self._data.attrs, self._importer),
         )
         self._writer.open_run(info)
         already = False
@@ -273,7 +249,14 @@ class _Import:
             "elapsed_ns": max(counts["last_time"] - counts["first_time"], 0)
             * max(self._data.cpus_online, 1),
         }
-        self._samples += counts["samples"]
+        quality |= ibs_quality(native.ibs_counts)
+        self._ibs.update(native.ibs_counts)
+        # What is derived of a sample is no further sample.
+        self._samples += sum(
+            one["samples"]
+            for one, event in zip(native.event_counts, self._importer.events(), strict=True)
+            if event.derived is None
+        )
         window = make_window(
             native, self._sequence, _in_range(start_ns), _in_range(end_ns), quality
         )
@@ -298,6 +281,8 @@ class _Import:
             detail += f"{'; ' if detail else ''}{stats.skipped_records} corrupt records skipped"
         if self._saw_kernel and not info.kernel_build_id:
             detail += f"{'; ' if detail else ''}no build-id of the kernel: its names are left out"
+        for note in (*self._ibs.notes(), *bare_notes(self._data.attrs, self._importer)):
+            detail += f"{'; ' if detail else ''}{note}"
         if stats.unknown_id:
             detail += f"{'; ' if detail else ''}{stats.unknown_id} samples of no known event"
         return {

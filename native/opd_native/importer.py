@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from opd_native._core import ffi, lib
 from opd_native.errors import check
+from opd_native.ibs import DerivedEvent, Flavour, derived_events
 from opd_native.pipeline import (
     NativeCgroup,
     NativeImage,
@@ -18,6 +19,13 @@ from opd_native.pipeline import (
 )
 
 FOREVER = 2**64 - 1
+
+
+class ImportEvent(NamedTuple):
+    """An event of a window: a recording's attr, or what is derived of its IBS records."""
+
+    attr: int  # index in the recording's attrs
+    derived: DerivedEvent | None
 
 
 class Importer:
@@ -55,6 +63,29 @@ class Importer:
         if pipeline != ffi.NULL:
             lib.opd_import_destroy(self._import)
             lib.opd_pipeline_destroy(pipeline)
+
+    def learn(self, ahead: Any) -> None:
+        """Take facts of the same recording, read to its end, where they come late in it."""
+        lib.opd_import_learn(self._import, ahead.pointer)
+
+    def events(self) -> list[ImportEvent]:
+        """Give the events of windows so far, in order of their numbers."""
+        count = ffi.new("size_t *")
+        events = lib.opd_import_events(self._import, count)
+        table = derived_events()
+        return [
+            ImportEvent(
+                attr=events[i].attr,
+                derived=table[events[i].derived] if events[i].derived >= 0 else None,
+            )
+            for i in range(count[0])
+        ]
+
+    def ibs_attr(self, attr: int) -> tuple[Flavour, bool] | None:
+        """Tell whether an attr is of an IBS PMU: which, and whether it has raw records."""
+        raw = ffi.new("bool *")
+        flavour = lib.opd_import_ibs_flavour(self._import, attr, raw)
+        return None if flavour < 0 else (Flavour(flavour), bool(raw[0]))
 
     def feed(self, until: int = FOREVER) -> int | None:
         """Feed all before the first sample of time >= ``until`` (ns, the events' clock).

@@ -43,6 +43,7 @@ class NativeWindow(NamedTuple):
     counts: dict[str, int]
     event_counts: list[dict[str, int]]
     payloads: list[NativePayload]
+    ibs_counts: dict[int, dict[str, int]]  # struct opd_ibs_counts of events with IBS records
 
 
 class NativeImage(NamedTuple):
@@ -93,6 +94,10 @@ def unpack_window(pointer: Any) -> NativeWindow:
             counts=struct_values(pointer.counts),
             event_counts=[struct_values(pointer.event_counts[i]) for i in range(pointer.events)],
             payloads=unpack_payloads(pointer.payload),
+            ibs_counts={
+                int(pointer.ibs_event[i]): struct_values(pointer.ibs_counts[i])
+                for i in range(pointer.ibs_sources)
+            },
             **counts,
         )
     finally:

@@ -9,6 +9,7 @@
 #include "pipeline.h"
 
 #define KERNEL_HALF (1ull << 63)
+#define SKID_BYTES 256u
 
 // The address inside its image, and the image, of one user or kernel address.
 static uint32_t
@@ -67,6 +68,18 @@ is_idle(const struct opd_pipeline *pipeline, uint64_t ip)
     return low < pipeline->idle_count && pipeline->idle_starts[low] <= ip;
 }
 
+// The chain begins where the interrupt came, a little after the instruction
+// that an IBS record is about. So near in the same mode it is taken for the
+// same function, whose place in the chain the record's address takes.
+static bool
+is_skid(const struct opd_hit *hit, bool in_kernel, uint64_t ip)
+{
+    if (hit->ibs == NULL || !hit->ibs->exact || in_kernel != hit->kernel)
+        return false;
+    uint64_t exact = hit->record->u.sample.ip;
+    return (ip > exact ? ip - exact : exact - ip) < SKID_BYTES;
+}
+
 // Walks the chain into `words`: the flags, then the frames.
 static void
 build_stack(const struct opd_pipeline *pipeline, struct opd_hit *hit, uint32_t *words)
@@ -100,7 +113,7 @@ build_stack(const struct opd_pipeline *pipeline, struct opd_hit *hit, uint32_t *
             user_frames++;
         if (first) {
             first = false;
-            if (ip == record->u.sample.ip)
+            if (ip == record->u.sample.ip || is_skid(hit, in_kernel, ip))
                 continue; // the leaf itself, already there
         }
         if (count == FRAMES_MAX) {
@@ -149,11 +162,12 @@ build_stack(const struct opd_pipeline *pipeline, struct opd_hit *hit, uint32_t *
 }
 
 static uint64_t
-chain_key(const struct opd_pipeline *pipeline, const struct opd_record *record, bool kernel,
-          const struct opd_maps *maps)
+chain_key(const struct opd_pipeline *pipeline, const struct opd_hit *hit)
 {
-    uint64_t context[5] = {record->u.sample.ip, opd_maps_version(maps), pipeline->kernel_version,
-                           pipeline->window, kernel};
+    const struct opd_record *record = hit->record;
+    const uint64_t how = hit->kernel | (hit->ibs != NULL && hit->ibs->exact) << 1;
+    uint64_t context[5] = {record->u.sample.ip, opd_maps_version(hit->maps),
+                           pipeline->kernel_version, pipeline->window, how};
     uint64_t key = opd_hash64(context, sizeof context);
     if (pipeline->options.callchain && record->u.sample.chain_length > 0)
         key ^=
@@ -162,8 +176,8 @@ chain_key(const struct opd_pipeline *pipeline, const struct opd_record *record, 
     return key | 1; // never the empty entry's 0
 }
 
-static uint64_t
-weight_of(struct opd_weight *weight, const struct opd_record *record)
+uint64_t
+opd_weight_of(struct opd_weight *weight, const struct opd_record *record)
 {
     if (weight->next_since != 0 && record->time >= weight->next_since) {
         weight->period = weight->next;
@@ -181,9 +195,9 @@ place_of(const struct opd_thread *thread, bool kernel, uint32_t image)
 }
 
 // The sample file's number: a thread mostly goes on where it was.
-static uint32_t
-number_of(const struct opd_pipeline *pipeline, struct opd_tables *tables,
-          const struct opd_thread *thread, const struct opd_sfile_key *key)
+uint32_t
+opd_sfile_number(const struct opd_pipeline *pipeline, struct opd_tables *tables,
+                 const struct opd_thread *thread, const struct opd_sfile_key *key)
 {
     if (thread == NULL)
         return opd_intern_put(tables->sfiles, key, sizeof *key, NULL);
@@ -275,15 +289,25 @@ begin(struct opd_pipeline *pipeline, const uint32_t *events, const struct opd_re
                 break;
             thread = thread_of(pipeline, record);
         }
+        struct opd_ibs_sample *ibs =
+            opd_ibs_open(pipeline, events[done], record, &pipeline->ibs_samples[*hits]);
+        if (ibs != NULL)
+            record = &ibs->record;
         *hit = (struct opd_hit){.record = record,
                                 .thread = thread,
                                 .maps = thread != NULL ? opd_thread_maps(thread) : NULL,
+                                .ibs = ibs,
                                 .event = (uint16_t)events[done],
                                 .kernel = mode_is_kernel(record)};
         note_time(counts, record->time);
         if (!counts_at_all(pipeline, hit))
             continue;
-        hit->key = chain_key(pipeline, record, hit->kernel, hit->maps);
+        if (ibs != NULL) {
+            opd_ibs_note(pipeline, ibs);
+            if (!opd_ibs_select(ibs, hit->kernel))
+                continue;
+        }
+        hit->key = chain_key(pipeline, hit);
         __builtin_prefetch(memo_of(pipeline, hit->key));
         ++*hits;
     }
@@ -353,8 +377,12 @@ number(struct opd_pipeline *pipeline, struct opd_hit *hit)
         memcpy(sfile.comm, opd_thread_comm(hit->thread), sizeof sfile.comm);
     else
         memcpy(sfile.comm, "[unknown]", 10);
+    if (hit->ibs != NULL) {
+        hit->ibs->key = sfile;
+        return true;
+    }
     uint64_t began = pipeline->hash_ticks != NULL ? opd_ticks() : 0;
-    hit->sfile = number_of(pipeline, tables, hit->thread, &sfile);
+    hit->sfile = opd_sfile_number(pipeline, tables, hit->thread, &sfile);
     if (hit->sfile != OPD_INTERN_FULL)
         opd_profile_hash_fetch(opd_hash_pair_active(pipeline->pair), hit->sfile, hit->memo.stack);
     if (pipeline->hash_ticks != NULL)
@@ -362,15 +390,15 @@ number(struct opd_pipeline *pipeline, struct opd_hit *hit)
     return hit->sfile != OPD_INTERN_FULL;
 }
 
-// Last step.
-static void
-count_hit(struct opd_pipeline *pipeline, const struct opd_hit *hit)
+// Last step, once for every row of the sample.
+void
+opd_count_row(struct opd_pipeline *pipeline, const struct opd_hit *hit, unsigned event,
+              uint32_t sfile, uint64_t weight)
 {
-    struct opd_event_counts *of_event = &pipeline->tables[pipeline->active].events[hit->event];
-    uint64_t weight = weight_of(&pipeline->weights[hit->event], hit->record);
+    struct opd_event_counts *of_event = &pipeline->tables[pipeline->active].events[event];
     uint64_t began = pipeline->hash_ticks != NULL ? opd_ticks() : 0;
-    int rc = opd_profile_hash_add(opd_hash_pair_active(pipeline->pair), hit->sfile, hit->memo.stack,
-                                  weight);
+    int rc =
+        opd_profile_hash_add(opd_hash_pair_active(pipeline->pair), sfile, hit->memo.stack, weight);
     if (pipeline->hash_ticks != NULL)
         *pipeline->hash_ticks += opd_ticks() - began;
     if (rc != 0) {
@@ -386,8 +414,20 @@ count_hit(struct opd_pipeline *pipeline, const struct opd_hit *hit)
         of_event->stack_truncated++;
     if (degraded & DEGRADED_UNWIND)
         of_event->unwind_failed++;
-    if (pipeline->events[hit->event].precise && !(hit->record->misc & OPD_MISC_EXACT_IP))
+    if (hit->ibs != NULL
+            ? !hit->ibs->exact
+            : pipeline->events[event].precise && !(hit->record->misc & OPD_MISC_EXACT_IP))
         of_event->inexact_ip++;
+}
+
+static void
+count_hit(struct opd_pipeline *pipeline, const struct opd_hit *hit)
+{
+    if (hit->ibs != NULL)
+        opd_ibs_count(pipeline, hit);
+    else
+        opd_count_row(pipeline, hit, hit->event, hit->sfile,
+                      opd_weight_of(&pipeline->weights[hit->event], hit->record));
 }
 
 // Each step is done for all samples before the next: what a step needs of
@@ -410,6 +450,8 @@ opd_attribute_samples(struct opd_pipeline *pipeline, const uint32_t *events,
             struct opd_hit *hit = &pipeline->hits[i];
             if (number(pipeline, hit))
                 pipeline->hits[kept++] = *hit;
+            else if (hit->ibs != NULL)
+                opd_ibs_full(pipeline, hit);
             else
                 pipeline->tables[pipeline->active].events[hit->event].hash_full++;
         }

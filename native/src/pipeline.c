@@ -111,6 +111,8 @@ opd_pipeline_destroy(struct opd_pipeline *pipeline)
     free(pipeline->idle_starts);
     free(pipeline->idle_ends);
     free(pipeline->proc_root);
+    for (unsigned i = 0; i < pipeline->ibs_count; i++)
+        free(pipeline->ibs[i]);
     pthread_mutex_destroy(&pipeline->image_lock);
     free(pipeline);
 }

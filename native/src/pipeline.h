@@ -46,6 +46,7 @@ struct opd_tables {
     struct opd_payload *payload;     // NULL: none was asked for
     struct opd_window_counts counts; // times, idle; the rest is in `events`
     struct opd_event_counts events[OPD_EVENTS_MAX];
+    struct opd_ibs_counts ibs[OPD_IBS_SOURCES_MAX];
 };
 
 // Known chains: the whole way from raw addresses to an interned stack costs
@@ -61,12 +62,32 @@ struct opd_memo {
 #define DEGRADED_TRUNCATED 2u
 #define DEGRADED_UNWIND 4u
 
+// An IBS sample on its way: the record at the address that counts, decoded,
+// and the derived events that it enters.
+struct opd_ibs_sample {
+    struct opd_record record;
+    const struct opd_pipeline_ibs *source;
+    unsigned counts; // index into the tables' ibs
+    uint32_t flaws;
+    bool decoded; // there is a record; else `hits` is empty
+    bool exact;   // at the record's own address
+    bool plain;   // enters the event itself too
+    union {
+        struct opd_ibs_fetch fetch;
+        struct opd_ibs_op op;
+    } u;
+    struct opd_ibs_hits hits;            // events: those wanted of its mode
+    struct opd_sfile_key key;            // of all its sample files but for the event
+    uint32_t sfiles[OPD_IBS_EVENTS_MAX]; // of every event of `hits`, OPD_INTERN_FULL: no room
+};
+
 // A sample on its way through the steps of a batch.
 struct opd_hit {
     const struct opd_record *record;
     const struct opd_thread *thread;
     const struct opd_maps *maps;
     uint64_t key;
+    struct opd_ibs_sample *ibs;   // NULL: not of an IBS event
     struct opd_memo memo;         // found, or made
     const uint32_t *words;        // its stack; NULL when the chain was known
     uint32_t length, hash, sfile; // of `words` in bytes
@@ -102,6 +123,10 @@ struct opd_pipeline {
     struct opd_pipeline_event events[OPD_EVENTS_MAX];
     struct opd_weight weights[OPD_EVENTS_MAX];
     unsigned event_count;
+    uint8_t ibs_of[OPD_EVENTS_MAX]; // index into `ibs` plus 1, 0: none
+    struct opd_pipeline_ibs *ibs[OPD_IBS_SOURCES_MAX];
+    uint16_t ibs_event[OPD_IBS_SOURCES_MAX];
+    unsigned ibs_count;
     uint32_t stack_divisor;
     struct opd_filter *filter; // NULL: all samples count
     uint64_t *hash_ticks;      // measured: where the ticks of counting go
@@ -132,7 +157,8 @@ struct opd_pipeline {
     uint64_t window; // serial, part of every memo key
     struct opd_memo memo[MEMO_SIZE];
     struct opd_hit hits[OPD_BATCH];
-    uint32_t words[OPD_BATCH * STACK_WORDS]; // their stacks, one behind the other
+    struct opd_ibs_sample ibs_samples[OPD_BATCH]; // of the hits with the same index
+    uint32_t words[OPD_BATCH * STACK_WORDS];      // their stacks, one behind the other
 
     uint64_t memo_hits, memo_misses, snapshots, snapshot_failures;
     uint64_t last_expire;
@@ -142,6 +168,21 @@ struct opd_pipeline {
 // Samples of events `events`, in order of time, at most OPD_BATCH.
 void opd_attribute_samples(struct opd_pipeline *pipeline, const uint32_t *events,
                            const struct opd_record *records, unsigned count);
+// Opens a sample of event `event` if that is an IBS event, else NULL.
+struct opd_ibs_sample *opd_ibs_open(const struct opd_pipeline *pipeline, uint32_t event,
+                                    const struct opd_record *record, struct opd_ibs_sample *sample);
+// Keeps of its derived events those wanted of its mode; false: none is.
+bool opd_ibs_select(struct opd_ibs_sample *sample, bool kernel);
+void opd_ibs_note(struct opd_pipeline *pipeline, const struct opd_ibs_sample *sample);
+// Counts it in all its rows, or that there is no room for it.
+void opd_ibs_count(struct opd_pipeline *pipeline, const struct opd_hit *hit);
+void opd_ibs_full(struct opd_pipeline *pipeline, const struct opd_hit *hit);
+// One row of a hit, and the counts of that event (attribute.c).
+void opd_count_row(struct opd_pipeline *pipeline, const struct opd_hit *hit, unsigned event,
+                   uint32_t sfile, uint64_t weight);
+uint32_t opd_sfile_number(const struct opd_pipeline *pipeline, struct opd_tables *tables,
+                          const struct opd_thread *thread, const struct opd_sfile_key *key);
+uint64_t opd_weight_of(struct opd_weight *weight, const struct opd_record *record);
 // Decides the label of a process anew, for a sample of it.
 void opd_label_refresh(struct opd_pipeline *pipeline, struct opd_label *label,
                        const struct opd_record *record);

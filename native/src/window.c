@@ -68,7 +68,8 @@ align8(size_t bytes)
 
 // One allocation for the struct and all its columns.
 static struct opd_window *
-window_alloc(uint32_t rows, uint32_t sfiles, uint32_t stacks, uint32_t frames, uint32_t events)
+window_alloc(uint32_t rows, uint32_t sfiles, uint32_t stacks, uint32_t frames, uint32_t events,
+             uint32_t ibs_sources)
 {
     struct opd_window *window = NULL;
     for (int pass = 0; pass < 2; pass++) {
@@ -97,6 +98,8 @@ window_alloc(uint32_t rows, uint32_t sfiles, uint32_t stacks, uint32_t frames, u
         COLUMN(frame_image, frames);
         COLUMN(frame_address, frames);
         COLUMN(event_counts, events);
+        COLUMN(ibs_event, ibs_sources);
+        COLUMN(ibs_counts, ibs_sources);
 #undef COLUMN
         if (pass == 0) {
             window = malloc(at);
@@ -108,6 +111,7 @@ window_alloc(uint32_t rows, uint32_t sfiles, uint32_t stacks, uint32_t frames, u
     window->sfiles = sfiles;
     window->stacks = stacks;
     window->frames = frames;
+    window->ibs_sources = ibs_sources;
     window->events = events;
     return window;
 }
@@ -150,6 +154,16 @@ pack_stacks(struct opd_window *window, const struct opd_intern *stacks)
 }
 
 static void
+pack_ibs(const struct opd_pipeline *pipeline, struct opd_window *window, struct opd_tables *tables)
+{
+    for (uint32_t i = 0; i < window->ibs_sources; i++) {
+        window->ibs_event[i] = pipeline->ibs_event[i];
+        window->ibs_counts[i] = tables->ibs[i];
+    }
+    memset(tables->ibs, 0, sizeof tables->ibs);
+}
+
+static void
 pack_counts(struct opd_window *window, struct opd_tables *tables)
 {
     struct opd_window_counts *sum = &tables->counts;
@@ -175,7 +189,7 @@ pack_counts(struct opd_window *window, struct opd_tables *tables)
 // Packs and empties the finished tables, which are the reader's until it asks
 // for the next swap.
 static int
-pack(struct opd_profile_hash *hash, struct opd_tables *tables, uint32_t events,
+pack(const struct opd_pipeline *pipeline, struct opd_profile_hash *hash, struct opd_tables *tables,
      struct opd_window **out)
 {
     size_t bound = opd_profile_hash_bound(hash);
@@ -188,7 +202,8 @@ pack(struct opd_profile_hash *hash, struct opd_tables *tables, uint32_t events,
     // Room for the bound first: the tables are only emptied when nothing can
     // fail any more.
     struct opd_window *window =
-        window_alloc((uint32_t)bound, opd_intern_count(tables->sfiles), stacks, frames, events);
+        window_alloc((uint32_t)bound, opd_intern_count(tables->sfiles), stacks, frames,
+                     pipeline->event_count, pipeline->ibs_count);
     if (window == NULL) {
         free(entries);
         return -ENOMEM;
@@ -210,6 +225,7 @@ pack(struct opd_profile_hash *hash, struct opd_tables *tables, uint32_t events,
     pack_sfiles(window, tables->sfiles);
     pack_stacks(window, tables->stacks);
     pack_counts(window, tables);
+    pack_ibs(pipeline, window, tables);
     opd_intern_reset(tables->stacks);
     opd_intern_reset(tables->sfiles);
     *out = window;
@@ -224,7 +240,7 @@ opd_pipeline_take(struct opd_pipeline *pipeline, int timeout_ms, struct opd_wind
     if (rc != 0)
         return rc;
     // `active` changed before the pair did; the request's completion orders it.
-    return pack(finished, &pipeline->tables[pipeline->active ^ 1], pipeline->event_count, window);
+    return pack(pipeline, finished, &pipeline->tables[pipeline->active ^ 1], window);
 }
 
 int

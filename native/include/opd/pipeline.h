@@ -13,6 +13,7 @@
 
 #include "opd/aspace.h"
 #include "opd/cgroup.h"
+#include "opd/ibs.h"
 #include "opd/image.h"
 #include "opd/payload.h"
 #include "opd/profile_hash.h"
@@ -50,6 +51,24 @@ void opd_pipeline_destroy(struct opd_pipeline *pipeline);
 
 // Events are numbered in the order added. -ENOSPC past OPD_EVENTS_MAX.
 int opd_pipeline_add_event(struct opd_pipeline *pipeline, const struct opd_pipeline_event *event);
+
+// An event whose samples carry IBS records (ibs.h): each sample is attributed
+// to the record's own address and enters one row for every derived event that
+// it satisfies and that is wanted of samples of its mode, all with its stack.
+// A row weighs what the derived event adds, else the sample's period.
+struct opd_pipeline_ibs {
+    uint8_t flavour; // enum opd_ibs_flavour
+    bool plain;      // rows of the event itself too
+    struct opd_ibs_machine machine;
+    struct opd_ibs_mask user, kernel;    // wanted of user and of kernel samples
+    uint16_t events[OPD_IBS_EVENTS_MAX]; // the event number of every derived event wanted
+};
+#define OPD_IBS_SOURCES_MAX 64u // events with IBS records
+// -EINVAL: no such event, or numbers of events that were not added; -ENOSPC.
+// For the feeder, or before it runs; told again it changes from the next record on.
+int opd_pipeline_set_ibs(struct opd_pipeline *pipeline, unsigned event,
+                         const struct opd_pipeline_ibs *ibs);
+
 // From `since` (event clock, records are fed in its order) on, samples of the
 // event weigh `period`, whatever their records say.
 void opd_pipeline_set_period(struct opd_pipeline *pipeline, unsigned event, uint64_t period,
@@ -99,6 +118,20 @@ struct opd_event_counts {
 };
 _Static_assert(sizeof(struct opd_event_counts) == 80, "Python reads ten u64 an event");
 
+// What became of the IBS records of one event in a window. Incomplete ones are
+// decoded as far as they go; the counts may overlap.
+struct opd_ibs_counts {
+    uint64_t records;      // samples with a record
+    uint64_t bare;         // samples without: no derived event can come of them
+    uint64_t incomplete;   // too short, too long, of unknown caps, or without Val
+    uint64_t unknown_caps; // of those: with caps that are not known
+    uint64_t invalid;      // of those: without Val, no derived event comes of them
+    uint64_t ignored;      // by erratum 1197, no derived event comes of them
+    uint64_t inexact;      // at the interrupt's address: the record has none
+    uint64_t compared;     // PERF_SAMPLE_DATA_SRC with what the registers say
+    uint64_t mismatched;   // of those: another
+};
+
 // Summed over events.
 struct opd_window_counts {
     uint64_t samples;         // that became hits
@@ -129,6 +162,9 @@ struct opd_window {
     uint64_t *frame_address;
     uint32_t events;
     struct opd_event_counts *event_counts;
+    uint32_t ibs_sources; // events with IBS records
+    uint16_t *ibs_event;
+    struct opd_ibs_counts *ibs_counts;
     struct opd_window_counts counts;
     struct opd_payload_columns *payload; // NULL: none was asked for
 };

@@ -58,6 +58,16 @@ struct opd_event_counts {
     uint64_t samples, hash_full, no_mapping, stack_truncated, unwind_failed, inexact_ip;
     uint64_t label_unknown, label_inherited, label_read, label_exact;
 };
+struct opd_ibs_counts {
+    uint64_t records, bare, incomplete, unknown_caps, invalid, ignored, inexact, compared, mismatched;
+};
+struct opd_pipeline_ibs {
+    uint8_t flavour;
+    bool plain;
+    struct opd_ibs_machine machine;
+    struct opd_ibs_mask user, kernel;
+    uint16_t events[128];
+};
 struct opd_window_counts {
     uint64_t samples, idle, filtered, hash_full, no_mapping, stack_truncated, unwind_failed, inexact_ip;
     uint64_t label_unknown, label_inherited, label_read, label_exact, first_time, last_time;
@@ -77,6 +87,9 @@ struct opd_window {
     uint64_t *frame_address;
     uint32_t events;
     struct opd_event_counts *event_counts;
+    uint32_t ibs_sources;
+    uint16_t *ibs_event;
+    struct opd_ibs_counts *ibs_counts;
     struct opd_window_counts counts;
     struct opd_payload_columns *payload;
 };
@@ -91,6 +104,8 @@ void opd_pipeline_defaults(struct opd_pipeline_options *options);
 struct opd_pipeline *opd_pipeline_create(const struct opd_pipeline_options *options);
 void opd_pipeline_destroy(struct opd_pipeline *pipeline);
 int opd_pipeline_add_event(struct opd_pipeline *pipeline, const struct opd_pipeline_event *event);
+int opd_pipeline_set_ibs(struct opd_pipeline *pipeline, unsigned event,
+                         const struct opd_pipeline_ibs *ibs);
 int opd_pipeline_add_filter(struct opd_pipeline *pipeline, const char *comm_glob);
 int opd_pipeline_set_idle(struct opd_pipeline *pipeline, const uint64_t *starts,
                           const uint64_t *ends, size_t count);
