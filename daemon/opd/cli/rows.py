@@ -121,7 +121,8 @@ def print_report(answer: Mapping[str, Any], form: str, keys: list[str]) -> None:
     else:
         for line in header(answer):
             output.write(output.clean(line)[: output.terminal_width()])
-        output.print_table([*first, "samples", "percent", "cores", *keys], rows, right=NUMBERS)
+        right = (*NUMBERS, *(column["name"] for column in answer.get("extra", ())))
+        output.print_table([*first, "samples", "percent", "cores", *keys], rows, right=right)
 
 
 def header(answer: Mapping[str, Any]) -> list[str]:
@@ -145,6 +146,6 @@ def header(answer: Mapping[str, Any]) -> list[str]:
 
 
 def keys_of(answer: Mapping[str, Any]) -> list[str]:
-    """The sort keys of an answer that still has its table."""
+    """The sort keys of an answer that still has its table, and the event's extra columns."""
     names = [column["name"] for column in answer["rows"]["columns"]]
     return [name for name in names if name not in ("time", *MEASURES)]

@@ -9,6 +9,11 @@ from opd.features.declared import U64_MOST, Column, Event, Feature, Options, Pro
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 EVENT_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+# Columns that reports have of themselves.
+RESERVED = {"samples", "weight", "percent", "cores", "time"} | {
+    *("event", "comm", "pid", "image", "symbol", "mode"),
+    *("thread", "cpu", "cgroup", "unit", "container"),
+}
 EVENTS_MOST = 512
 COLUMNS_MOST = 8
 STATS_MOST = 256
@@ -71,7 +76,7 @@ def _check_event(event: Any, where: str) -> None:
     columns: set[str] = set()
     for column in _tuple(event.columns, COLUMNS_MOST, f"{where}: event {event.name}: columns"):
         good = isinstance(column, Column) and _is_text(column.name, column.unit, column.summary)
-        if not good or not NAME.fullmatch(column.name) or column.name in columns:
+        if not good or not NAME.fullmatch(column.name) or column.name in columns | RESERVED:
             raise NonsenseError(f"{where}: event {event.name}: wrong column {short(column)}")
         columns.add(column.name)
 

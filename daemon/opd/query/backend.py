@@ -189,6 +189,7 @@ def report_map(result: ReportResult) -> dict[str, Any]:
             columns.append(tables.numbers(name, "i64", values))  # type: ignore[arg-type]
         else:
             columns.append(tables.strings(name, values))  # type: ignore[arg-type]
+    columns += [tables.numbers(column.name, "u64", column.values) for column in result.extra]
     answer: dict[str, Any] = {
         "event": result.event,
         "total": result.total,
@@ -215,6 +216,8 @@ def report_map(result: ReportResult) -> dict[str, Any]:
                 tables.numbers("weight", "u64", buckets.weight),
             ],
         )
+    if result.extra:
+        answer["extra"] = [{"name": column.name, "unit": column.unit} for column in result.extra]
     return answer | {"damaged": result.damaged} if result.damaged else answer
 
 

@@ -75,7 +75,13 @@ class Reader:
         session without hits has total 0.
         """
         with self._snapshot():
-            return Report(self._connection, query, self._runs(query.session)).answer()
+            runs = self._runs(query.session)
+            result = Report(self._connection, query, runs).answer()
+            if any(event.column for run in runs for event in run.info.events):
+                from opd.store.extracolumns import extra_columns  # few events have any
+
+                result.extra = extra_columns(self._connection, query, runs, result)
+            return result
 
     def sessions(self) -> list[SessionInfo]:
         """All sessions, oldest first."""

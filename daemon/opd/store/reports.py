@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from opd.sampling.window import EventInfo
+    from opd.store.extracolumns import ExtraColumn
     from opd.store.keys import Labels
     from opd.store.quality import Stretch
     from opd.store.runs import Run
@@ -62,7 +63,7 @@ class Buckets(msgspec.Struct, frozen=True, kw_only=True):
     weight: list[int]
 
 
-class ReportResult(msgspec.Struct, frozen=True, kw_only=True):
+class ReportResult(msgspec.Struct, kw_only=True):
     """Rows as columns, heaviest first; of a series by time, then heaviest first.
 
     ``keys``: one list for each sort key (pid, thread and cpu are numbers, -1
@@ -73,7 +74,7 @@ class ReportResult(msgspec.Struct, frozen=True, kw_only=True):
     weight in seconds by the seconds that windows cover, None for events whose
     weight is no time. ``time_ns``: of a series, the start of each row's
     bucket. ``damaged`` counts windows whose block could not be read; their
-    samples are not in the answer.
+    samples are not in the answer. ``extra``: the extra columns of the event.
     """
 
     event: str
@@ -94,6 +95,7 @@ class ReportResult(msgspec.Struct, frozen=True, kw_only=True):
     where: str | None = None
     time_ns: list[int] | None = None
     buckets: Buckets | None = None
+    extra: list[ExtraColumn] = []
 
 
 class _Line(NamedTuple):
