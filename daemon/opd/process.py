@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import sys
 from pathlib import Path
 
@@ -20,8 +21,15 @@ __all__ = [
 
 
 def name_process(name: str) -> None:
-    """Take a comm of at most 15 bytes, so that profiles and ps tell us from other Pythons."""
+    """Take a comm of at most 15 bytes, so that profiles and ps tell us from other Pythons.
+
+    A child started while the daemon had its address space limited, for a hook
+    of a feature (opd.features.thread), is free of that limit from here on.
+    """
     Path("/proc/self/comm").write_text(name, encoding="ascii")
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if soft != resource.RLIM_INFINITY == hard:
+        resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
 
 
 def started() -> None:

@@ -38,7 +38,7 @@ class Context:
         self._records = records
         self._log = log
         self._chosen: tuple[Event, ...] = feature.events
-        self._window_calls: list[Callable[[int, int], None]] = []
+        self._window_calls: list[Callable[[int, int], object]] = []
         self._kernel_events: list[KernelEvent] = []
         self._sealed = False
 
@@ -131,7 +131,7 @@ class Context:
         return self._chosen
 
     @property
-    def window_calls(self) -> list[Callable[[int, int], None]]:
+    def window_calls(self) -> list[Callable[[int, int], object]]:
         """What to call for each window."""
         return self._window_calls
 

@@ -103,6 +103,8 @@ def read_options(feature: Feature, given: Mapping[str, Given]) -> Options:
             continue
         try:
             values[key] = _value(fields[key], one)
+        except ConfigError as error:
+            problems.append(error.message)
         except ValueError as error:
             reason = f": {error}" if str(error) else ""
             problems.append(
@@ -131,9 +133,9 @@ def _value(field: _Field, given: Given) -> Any:
     value = given.value
     if given.is_text:
         if field.is_list:
-            value = tuple(_atom(field, unescape(item)) for item in split(value, "+"))
+            value = tuple(_atom(field, unescape(item)) for item in split(value, "+", given.where))
         else:
-            split(value, ",")  # for the backslash at its end
+            split(value, ",", given.where)  # for the backslash at its end
             value = _atom(field, unescape(value))
     elif field.is_size and isinstance(value, str):
         value = _atom(field, value)

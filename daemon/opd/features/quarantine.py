@@ -69,5 +69,8 @@ def _describe(error: Exception) -> str:
     while trace is not None:
         place = f" (in {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno})"
         trace = trace.tb_next
-    text = " ".join(str(error).split())[:500]
+    try:
+        text = " ".join(str(error).split())[:500]
+    except Exception:  # noqa: BLE001 - foreign code
+        text = "its words cannot be had"
     return f"{type(error).__name__}: {text}{place}" if text else f"{type(error).__name__}{place}"

@@ -6,6 +6,7 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING
 
+from opd.features.checks import check_nothing
 from opd.features.context import Context
 from opd.features.declared import Stats, UnavailableError
 from opd.features.files import SampleFiles
@@ -157,7 +158,7 @@ class RunningFeature:
         calls = self.context.window_calls
         if calls:
             self.guard.each(
-                Step("each_window", lambda call=call: call(start, end))  # type: ignore[misc]
+                Step("each_window", lambda call=call: check_nothing(call(start, end)))  # type: ignore[misc]
                 for call in calls
             )
 

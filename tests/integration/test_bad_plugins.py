@@ -1,0 +1,101 @@
+"""Plugins that raise, hang, return nonsense or allocate without end, in every hook."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from installed_plugins import PLUGINS, lay_out
+from places import BIN
+
+sys.path.insert(0, str(PLUGINS))
+import misbehaving
+
+LOADING = {f"load-{how}": f"misbehaving:load_{how}" for how in misbehaving.HOWS}
+POINTS = {"misbehaving": "misbehaving", "misspelt": "misbehaving:misspelt", **LOADING}
+# One that goes on where others fail.
+GOOD = "null"
+SETTINGS = "[daemon]\nhook_seconds = 0.1\nhook_mib = 32\ninterval = 1.0\n"
+WINDOWS = 3
+
+
+@pytest.fixture
+def environment(tmp_path):
+    """Where the plugin is found, and nothing else of ours."""
+    return lay_out(tmp_path / "site", "opd_misbehaving", POINTS, module=PLUGINS / "misbehaving.py")
+
+
+def test_a_bad_plugin_is_listed_with_what_is_wrong(environment):
+    """Whatever a plugin does before it offers anything, the others are listed."""
+    done = subprocess.run(
+        [BIN / "opd", "--list-features", "--format", "json"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=90,
+    )
+    found = json.loads(done.stdout)["features"]
+    broken = {one["plugin"]: one["broken"] for one in found if "broken" in one}
+    assert "RuntimeError: on purpose" in broken["load-raise"]
+    assert "took longer than 5 s" in broken["load-hang"]
+    assert "expected a list of Feature, got '42'" in broken["load-nonsense"]
+    assert "MiB, more than 256" in broken["load-allocate"]
+    assert "opd_sfile_sink" in broken["misspelt"]
+    listed = {one["name"]: one for one in found if "name" in one}
+    assert listed["null"]["available"]
+    assert listed["bad_raise_opd_ext_init"]["package"] == "opd_misbehaving 1.0"
+    assert "it could not say" in listed["bad_hang_unavailable"]["reason"]
+
+
+@pytest.mark.privileged
+def test_bad_hooks_cost_their_feature_and_nothing_else(tmp_path, start_daemon, environment):
+    """Each is quarantined with its hook and reason told; sampling, null and exit go on."""
+    settings = tmp_path / "opd.toml"
+    settings.write_text(SETTINGS)
+    names = [f"bad_{how}_{hook}" for how in misbehaving.HOWS for hook in misbehaving.HOOKS]
+    arguments = [word for name in (*names, GOOD) for word in ("-x", name)]
+    # Without those that are broken: a feature is looked for in all.
+    lay_out(tmp_path / "site", "opd_misbehaving", {"misbehaving": "misbehaving"})
+    daemon = start_daemon("-e", "cpu-clock", "--config", str(settings), *arguments, env=environment)
+    before = daemon.ask("status")["samples"]
+    daemon.ask("stats")
+    daemon.ask("dump")
+    daemon.ask("save", "kept")
+    daemon.ask("reset")
+    for _ in range(WINDOWS):
+        daemon.ask("dump")
+    _has_failed(daemon.ask("features")["features"], but="opd_ext_deinit")
+    status = daemon.ask("status")
+    assert status["samples"] > before
+    assert status["features"][GOOD] == {"state": "running"}
+    assert status["features"]["bad_hang_each_window"]["state"] == "quarantined"
+    good = daemon.ask("report", "-e", "NULL_RECORD", "--sort", "symbol")
+    assert good["total"] >= WINDOWS
+    assert good["rows"][0]["bytes"] == 4096 * good["total"]
+    assert daemon.ask("stats", GOOD)["features"][GOOD]["own"]["create"] >= 1
+    assert daemon.stop() == 0
+    failed = [json.loads(line) for line in daemon.log().splitlines() if "feature.failed" in line]
+    assert {line["feature"] for line in failed} == set(names)
+    assert {line["plugin"] for line in failed} == {"misbehaving"}
+    assert {line["hook"] for line in failed} == set(misbehaving.HOOKS)
+
+
+def _has_failed(features, but):
+    """Every bad feature failed, in the hook and the way of its name."""
+    reasons = {
+        "raise": "RuntimeError: on purpose",
+        "hang": "took longer than 0.1 s",
+        "nonsense": "expected",
+        "allocate": "MiB, more than 32",
+    }
+    for one in features:
+        if one["name"] == GOOD or one["name"].endswith(but):
+            continue
+        _bad, how, hook = one["name"].split("_", 2)
+        assert one.get("failures", 0) >= 1, one["name"]
+        assert one["last_error"].startswith(f"{hook}: "), one["last_error"]
+        assert reasons[how] in one["last_error"]
