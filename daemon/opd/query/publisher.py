@@ -114,6 +114,10 @@ class Publisher:
                 subscriber.add(data)
                 self._flush(subscriber)
 
+    def is_used(self) -> bool:
+        """Whether sweeps have something to look at."""
+        return bool(self._subscribers) or not self._accepting
+
     def sweep(self) -> None:
         """Once a second: read on from who wrote much, end handshakes that take too long."""
         oldest = time.monotonic() - _HANDSHAKE_SECONDS

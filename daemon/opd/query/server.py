@@ -45,6 +45,7 @@ _RECEIVE_QUEUE = 16
 _SEND_QUEUE = 256
 _BURST = 64
 _SWEEP_MS = 1000
+_IDLE_MS = 60_000
 _LINGER_MS = 1000
 _GRACE_SECONDS = 2.0
 _QUICK_THREADS = 2
@@ -215,7 +216,7 @@ class Server:
         poller.register(router, zmq.POLLIN)
         swept = time.monotonic()
         while not self._finished():
-            ready = dict(poller.poll(20 if self._stop_by is not None else _SWEEP_MS))
+            ready = dict(poller.poll(self._patience_ms(publisher)))
             if self._wake in ready:
                 with contextlib.suppress(BlockingIOError):
                     os.eventfd_read(self._wake)
@@ -234,6 +235,12 @@ class Server:
                 self._transfers.expire()
                 publisher.sweep()
         self._send_all(router, publisher)
+
+    def _patience_ms(self, publisher: Publisher) -> int:
+        """How long nothing but what comes in needs this thread: a wake-up costs CPU."""
+        if self._stop_by is not None:
+            return 20
+        return _SWEEP_MS if publisher.is_used() or self._transfers.any_open() else _IDLE_MS
 
     def _finished(self) -> bool:
         if self._stop_by is None:

@@ -140,6 +140,10 @@ class Transfers:
             self._drop(params["transfer"])
             return {"received": transfer.received}
 
+    def any_open(self) -> bool:
+        """Whether a transfer is under way, which may expire."""
+        return bool(self._open)
+
     def expire(self) -> None:
         """Forget the transfers that nobody fed for a minute."""
         oldest = time.monotonic() - self._idle_seconds

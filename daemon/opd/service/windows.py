@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from opd.store.handover import WorkerLink
 
 # Images go to the worker this often: their files must be open while they exist.
-IMAGES_EVERY_S = 1.0
+IMAGES_EVERY_S = 2.0
 CPUS_EVERY_S = 2.0
 STOP_TIMEOUT_S = 30.0
 

@@ -22,6 +22,7 @@ from opd_native.columns import shifted
 from opd_native.demangle import demangle
 from opd_native.elf import NAMED, RANGE, Elf
 from opd_native.errors import NativeError
+from opd_native.process import trim_memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from opd_native.elf import ElfName
     from opd_native.kallsyms import KernelSymbol
 
-MEMORY_LIMIT = 24 << 20
+MEMORY_LIMIT = 16 << 20
+# Tables lie among what is kept: their pages go back only when asked for.
+_TRIM_BYTES = 4 << 20
 OPEN_TABLES = 64
 
 
@@ -78,6 +81,7 @@ class Resolver:
         self._build_ids: dict[int, str] = {}
         self._failed: set[int] = set()
         self._tables: OrderedDict[str, Elf] = OrderedDict()
+        self._freed = 0  # bytes of tables let go since memory was given back
         self._sizes: dict[str, int] = {}
         self._held = 0  # the sum of the sizes
         self.counters: dict[str, int] = {}
@@ -271,8 +275,13 @@ class Resolver:
             self._held + kernel > self._memory_limit or len(self._tables) > OPEN_TABLES
         ):
             oldest, elf = self._tables.popitem(last=False)
-            self._held -= self._sizes.pop(oldest, 0)
+            size = self._sizes.pop(oldest, 0)
+            self._held -= size
+            self._freed += size
             elf.close()
+        if self._freed >= _TRIM_BYTES:
+            self._freed = 0
+            trim_memory()
 
     def _fail(self, uid: int, reason: str) -> None:
         if uid not in self._failed:
