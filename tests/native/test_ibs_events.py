@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 import re
 
+import pytest
+
 from ibs_records import (
     DC_MISS,
     EARLY_ZEN3,
@@ -12,11 +14,13 @@ from ibs_records import (
     L2_MISS,
     LINEAR,
     LOAD,
+    OP_VALID,
     ZEN2,
     ZEN3_DESKTOP,
     machine,
     payload,
 )
+from ibs_reference import Cpu, expected_fetch, expected_op
 from opd_native import ibs
 from opd_native.ibs import Flavour, Flaw
 
@@ -153,3 +157,47 @@ def test_no_event_fires_where_it_is_not_valid() -> None:
             assert event is not None
             assert event.flavour is flavour
             assert event.is_valid_on(where, caps)
+
+
+MACHINES = [
+    (0x10, 2, 0x1F), (0x12, 1, 0xFF), (0x14, 1, 0xFF), (0x15, 2, 0xFF), (0x15, 0x60, 0x7FF),
+    (0x17, 1, 0x3FF), (0x17, 0x31, 0x3FF), (0x19, 1, 0x3FF), (0x19, 0x21, 0x3FF),
+    (0x19, 0x44, 0x3FF), (0x19, 0x11, 0xBFF), (0x19, 0x61, 0xBFF), (0x1A, 2, 0x81BFF),
+    (0x1A, 0x50, 0xDFBFF), (0x1B, 1, 0xDFBFF),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("family", "model", "caps"), MACHINES)
+def test_every_event_is_what_its_bits_say(family: int, model: int, caps: int) -> None:
+    """Random registers against the count of tests/ibs_reference.py, and every event fires."""
+    words = random.Random(family << 8 | model)
+    where, cpu = machine(family, model), Cpu(family, model, caps)
+    seen: set[str] = set()
+    for _ in range(3000):
+        for flavour, count, expected in (
+            (Flavour.FETCH, 3 + (caps >> 9 & 1), expected_fetch),
+            (Flavour.OP, 7 + (caps >> 5 & 1) + (caps >> 10 & 1), expected_op),
+        ):
+            valid = FETCH_VALID if flavour is Flavour.FETCH else OP_VALID
+            registers = [words.getrandbits(64) & words.getrandbits(64) for _ in range(count)]
+            registers[0] |= valid
+            if flavour is Flavour.FETCH and words.random() < 0.05:
+                registers[0] = valid
+            elif flavour is Flavour.OP and words.random() < 0.5:  # a load from far away
+                registers[3] = words.getrandbits(10)
+                registers[4] |= LOAD | DC_MISS | L2_MISS
+            there = registers[: words.choice((count, count, count, words.randint(0, count)))]
+            record = ibs.decode(flavour, payload(caps, *there), where)
+            told = expected(cpu, there)
+            assert record.events == {k: 1 if v is None else v for k, v in told.items()}, registers
+            seen |= told.keys()
+    possible = {e.name for e in ibs.derived_events() if e.is_valid_on(where, caps)}
+    one_node = {e.name for e in ibs.derived_events() if "REMOTE" in e.name or "OWNED" in e.name}
+    reserved = {"IBS_OP_BANK_CONF_LOAD", "IBS_OP_BANK_CONF_STORE", "IBS_OP_CANCELLED"}
+    reserved |= {"IBS_OP_L1_DTLB_1G", "IBS_OP_L2_DTLB_1G"}
+    if family in (0x12, 0x14):
+        possible -= one_node
+    if family == 0x14:
+        possible -= reserved
+    assert possible <= seen
+    assert seen <= possible
