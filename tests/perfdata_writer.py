@@ -61,6 +61,7 @@ FEATURES = {
     "pmus": 16,
     "sample_time": 21,
     "clock_resolution_ns": 23,
+    "compressed": 27,
     "clock_data": 29,
     "pmu_caps": 31,
 }
