@@ -79,6 +79,8 @@ def state_text(state: Mapping[str, Any]) -> str:
     text: str = state["state"]
     if state.get("reason"):
         text += f": {state['reason']}"
+    if state.get("session"):
+        text += f" as session {state['session']}"
     if state.get("quarantined_seconds"):
         text += f" for {state['quarantined_seconds']:.0f} s"
     if state.get("stuck"):

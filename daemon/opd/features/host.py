@@ -10,7 +10,7 @@ import msgspec
 
 from opd.errors import ConfigError, UnknownNameError
 from opd.features.records import FeatureImages
-from opd.features.running import UNAVAILABLE, RunningFeature
+from opd.features.running import REPLAYED, REPLAYING, RUNNING, UNAVAILABLE, RunningFeature
 from opd.features.thread import Budget
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class FeatureHost:
         wrong = [
             f"feature {one.name}: {one.state}: {one.reason or one.guard.quarantine.last_error}"
             for one in self._running
-            if one.state != "running"
+            if one.state not in (RUNNING, REPLAYING, REPLAYED)
         ]
         if wrong:
             raise ConfigError(
@@ -96,6 +96,10 @@ class FeatureHost:
             found += mine
         self._events = first + len(found)
         return found
+
+    def replays(self) -> list[RunningFeature]:
+        """Those whose records come from a recording that is to be imported."""
+        return [one for one in self._running if one.state == REPLAYING]
 
     def end(self) -> None:
         """Log the last statistics, and have all end."""
@@ -182,6 +186,8 @@ def _state(one: RunningFeature) -> dict[str, Any]:
     state: dict[str, Any] = {"state": one.state}
     if one.reason:
         state["reason"] = one.reason
+    if one.replayed:
+        state["session"] = one.replayed
     if quarantine.failures:
         state["failures"] = quarantine.failures
         state["last_error"] = f"{quarantine.last_hook}: {quarantine.last_error}"

@@ -27,6 +27,8 @@ WAITING = "waiting"
 RUNNING = "running"
 UNAVAILABLE = "unavailable"
 QUARANTINED = "quarantined"
+REPLAYING = "replaying"
+REPLAYED = "replayed"
 
 
 class RunningFeature:
@@ -42,6 +44,9 @@ class RunningFeature:
         self.activation = activation
         self.name = feature.name
         self.reason = ""  # why it is unavailable
+        # A recording that stands for the machine: no hook is called, opd imports it.
+        self.replay: str = getattr(activation.options, "replay", "")
+        self.replayed = ""  # its session, once it is there
         self.guard = Guard(feature.name, plugin.name, budget, log)
         self.skipped_windows = 0
         self.ids: Mapping[str, int] = {}
@@ -58,9 +63,11 @@ class RunningFeature:
 
     @property
     def state(self) -> str:
-        """One of RUNNING, WAITING, UNAVAILABLE, QUARANTINED."""
+        """One of RUNNING, WAITING, UNAVAILABLE, QUARANTINED, REPLAYING, REPLAYED."""
         if self.reason:
             return UNAVAILABLE
+        if self.replay:
+            return REPLAYED if self.replayed else REPLAYING
         if not self.guard.is_open:
             return QUARANTINED
         return RUNNING if self._begun else WAITING
@@ -71,6 +78,8 @@ class RunningFeature:
         """Ask whether it can run here, and have it begin. What goes wrong, ``state`` tells."""
         plugin, feature = self.activation.plugin, self.activation.feature
         context = Context(feature, self.records, self._log)
+        if self.replay:
+            return
         with self._turn:
             try:
                 reason = self.guard.call("unavailable", lambda: plugin.unavailable(feature))
@@ -122,7 +131,7 @@ class RunningFeature:
 
         What did not begin, but may yet, has a place for all of them.
         """
-        if self.reason:
+        if self.reason or self.replay:
             return []
         chosen = self.context.chosen if self._begun else self.activation.feature.events
         return events_of(self.activation.feature, [event.name for event in chosen])
@@ -135,7 +144,7 @@ class RunningFeature:
         ``events``: how many the run has. ``paths``: of the images, by uid.
         """
         with self._turn:
-            if self.reason or self._ended:
+            if self.reason or self.replay or self._ended:
                 return
             if not self.guard.is_open:
                 self.skipped_windows += 1

@@ -228,7 +228,7 @@ class Daemon:
 
     def _open_sampling(self, config: Config) -> None:
         requests = requests_of(config.sampling)
-        self.featuring.begin(config)
+        self.featuring.begin(config, requests)
         sampling = LiveSampling(
             opened(requests) or parse_events(("cpu-clock",), idle=config.sampling.idle),
             select_cpus(config.sampling.cpus),
@@ -274,6 +274,7 @@ class Daemon:
         sampling.start()
         loop.start()
         self.loop = loop
+        self.featuring.replay()
 
     def _stop_sampling(self) -> None:
         with self.state_lock:
@@ -290,9 +291,9 @@ class Daemon:
         self._notifier.reloading()
         try:
             config = reload(self._config)
-            requests_of(config.sampling)
+            requests = requests_of(config.sampling)
             select_cpus(config.sampling.cpus)
-            self.featuring.check(config)
+            self.featuring.check(config, requests)
         except ConfigError as error:
             self.log.exception("config.refused", error=str(error))
             self._notifier.ready()

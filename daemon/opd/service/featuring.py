@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opd.errors import UnknownNameError
-from opd.events import requests_of
+from opd.errors import OpdError, UnknownNameError
+from opd.service.imports import import_in_child
+from opd.service.status import flat
 from opd_native.errors import NativeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from opd.config.settings import Config
+    from opd.events import EventRequest
     from opd.features.asked import Activation
     from opd.features.host import FeatureHost
     from opd.features.registry import Registry
+    from opd.features.running import RunningFeature
     from opd.sampling.live import LiveSampling
     from opd.sampling.window import EventInfo, ImageInfo, Window
     from opd.service.daemon import Daemon
@@ -32,9 +37,9 @@ class Featuring:
         self._strict = strict
         self.host: FeatureHost | None = None
 
-    def check(self, config: Config) -> list[Activation]:
+    def check(self, config: Config, requests: Sequence[EventRequest]) -> list[Activation]:
         """What the settings ask for, events of features too. Raises ConfigError."""
-        theirs = [request for request in requests_of(config.sampling) if request.feature]
+        theirs = [request for request in requests if request.feature]
         if not (config.features.flags or config.features.tables or theirs):
             return []
         from opd.features.asked import resolve
@@ -46,9 +51,10 @@ class Featuring:
             self._registry = Registry()
         return resolve(config.features, self._registry, pulled_in(theirs))
 
-    def begin(self, config: Config) -> None:
+    def begin(self, config: Config, requests: Sequence[EventRequest]) -> None:
         """Have them begin, before events are opened. Raises ConfigError, as strictness wants."""
-        activations = self.check(config)
+        self.end()
+        activations = self.check(config, requests)
         if activations:
             from opd.features.host import FeatureHost
 
@@ -74,6 +80,33 @@ class Featuring:
             if event.opened is not None:
                 event.opened(sampling.sampler, index, one.ids)
         return events
+
+    def replay(self) -> None:
+        """Import the recordings that stand for a feature's records, on a thread of their own."""
+        if self.host is not None and (replays := self.host.replays()):
+            work = threading.Thread(
+                target=self._import_all, args=(replays,), name="opd-replay", daemon=True
+            )
+            work.start()
+
+    def _import_all(self, replays: list[RunningFeature]) -> None:
+        daemon = self._daemon
+        for one in replays:
+            try:
+                with Path(one.replay).open("rb") as file:
+                    result = import_in_child(
+                        file.fileno(),
+                        daemon.directory,
+                        name="",
+                        origin=one.replay,
+                        ending=daemon.ending.is_set,
+                        redact=daemon.config.privacy.redact,
+                    )
+            except (OpdError, OSError) as error:
+                one.refuse(f"{one.replay}: cannot be replayed: {error}")
+                continue
+            one.replayed = str(result["session"])
+            daemon.log.info("feature.replayed", feature=one.name, **flat(result))
 
     def end(self) -> None:
         """Have them end; at any time, and more than once."""
