@@ -40,6 +40,10 @@ class Importer:
         options.keep_idle = True
         options.separate_thread = separate_thread
         options.separate_cpu = separate_cpu
+        # A recording's windows are read once: they may be larger than a daemon's.
+        options.payload.latencies = 1 << 18
+        options.payload.accesses = options.payload.branches = 1 << 16
+        options.payload.records = 4096
         self._data = data  # the C side points into it
         self._pipeline = lib.opd_pipeline_create(options)
         self._import = (

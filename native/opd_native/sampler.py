@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from opd_native._core import ffi, lib
 from opd_native.errors import check
+from opd_native.ibs import derived_event
 from opd_native.pipeline import (
     NativeCgroup,
     NativeImage,
@@ -20,7 +21,11 @@ from opd_native.pipeline import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from opd_native.ibs import Flavour, Machine
+
+_U64 = (1 << 64) - 1
 
 
 class EventAttr(NamedTuple):
@@ -41,6 +46,7 @@ class EventAttr(NamedTuple):
     exclude_idle: bool = False
     precise_ip: int = 0
     path: str = ""
+    raw: int = 0
 
 
 class Sampler:
@@ -79,6 +85,9 @@ class Sampler:
         failed = ffi.new("int32_t *", -1)
         self._take_lock = threading.Lock()
         self._paths: list[Any] = []
+        self._events = 0
+        self._ibs_counts: dict[int, dict[str, int]] = {}
+        self._event_samples: list[int] = []
         self._pointer = lib.opd_sampler_create(options, list(cpus), len(cpus), failed)
         if self._pointer == ffi.NULL:
             check(-ffi.errno, f"perf_event_open and mmap of the ring of CPU {failed[0]}")
@@ -108,7 +117,9 @@ class Sampler:
             self._paths.append(text)
             fields["config1"] = int(ffi.cast("uintptr_t", text))
         native = ffi.new("struct opd_event_attr *", fields)
-        return check(lib.opd_sampler_add_event(self._pointer, native), "perf_event_open")
+        number = check(lib.opd_sampler_add_event(self._pointer, native), "perf_event_open")
+        self._events = number + 1
+        return number
 
     def add_process(self, pid: int) -> int:
         """Sample a process, and all it makes, on a ``targeted`` sampler; how many threads."""
@@ -138,6 +149,69 @@ class Sampler:
         check(
             lib.opd_pipeline_add_module(self._pipeline, name.encode(), start, end), "kernel module"
         )
+
+    def keep_payload(
+        self, *, latencies: int = 0, accesses: int = 0, branches: int = 0, records: int = 0
+    ) -> None:
+        """Keep so much of a window beside its rows, or more if that was asked before.
+
+        Before ``start`` only; see opd/payload.h.
+        """
+        limits = ffi.new("struct opd_payload_limits *", [latencies, accesses, branches, records])
+        check(lib.opd_pipeline_keep(self._pipeline, limits), "keep payloads")
+
+    def set_ibs(
+        self,
+        event: int,
+        flavour: Flavour,
+        machine: Machine,
+        derived: Mapping[str, int],
+        *,
+        user: bool = True,
+        kernel: bool = True,
+    ) -> None:
+        """Count an event's IBS records under derived events, by name their numbers.
+
+        Numbers without an event become events of their own; so it is called
+        after every ``add_event``. The event itself counts all records.
+        """
+        source = ffi.new("struct opd_pipeline_ibs *")
+        source.flavour, source.plain, source.machine = flavour, True, machine
+        wanted = 0
+        for name, number in derived.items():
+            one = derived_event(name)
+            if one is None or one.flavour is not flavour:
+                raise ValueError(f"{name} is no event of {flavour.pmu}")
+            wanted |= 1 << one.bit
+            source.events[one.bit] = number
+        words = [wanted & _U64, wanted >> 64]
+        source.user.words = words if user else [0, 0]
+        source.kernel.words = words if kernel else [0, 0]
+        plain = ffi.new("struct opd_pipeline_event *", {"period": 1, "precise": True})
+        while self._events <= max(derived.values(), default=-1):
+            check(lib.opd_pipeline_add_event(self._pipeline, plain), "add a derived event")
+            self._events += 1
+        check(lib.opd_pipeline_set_ibs(self._pipeline, event, source), "take IBS records")
+
+    def ibs_counts(self, event: int) -> dict[str, int]:
+        """What became of an event's IBS records in the windows taken; see opd/pipeline.h."""
+        return dict(self._ibs_counts.get(event, {}))
+
+    def event_samples(self) -> list[int]:
+        """Samples in the windows taken, by number of the event."""
+        return list(self._event_samples)
+
+    def _note(self, window: NativeWindow) -> None:
+        """Add a window up for the two above."""
+        if not window.ibs_counts:
+            return
+        for event, counts in window.ibs_counts.items():
+            known = self._ibs_counts.setdefault(event, {})
+            for name, count in counts.items():
+                known[name] = known.get(name, 0) + count
+        samples = [counts["samples"] for counts in window.event_counts]
+        before = self._event_samples + [0] * (len(samples) - len(self._event_samples))
+        self._event_samples = [one + more for one, more in zip(before, samples, strict=True)]
 
     def start(self) -> None:
         """Enable the events and start the drain thread (which reads /proc first)."""
@@ -175,7 +249,9 @@ class Sampler:
         if rc == -errno.ETIMEDOUT:
             return None
         check(rc, "take a window")
-        return unpack_window(out[0])
+        window = unpack_window(out[0])
+        self._note(window)
+        return window
 
     def take_images(self) -> list[NativeImage]:
         """Take the images first seen since the last call; their fds are the caller's."""

@@ -12,9 +12,9 @@
 #define SKID_BYTES 256u
 
 // The address inside its image, and the image, of one user or kernel address.
-static uint32_t
-resolve(const struct opd_pipeline *pipeline, const struct opd_maps *maps, bool kernel,
-        uint64_t *address)
+uint32_t
+opd_resolve(const struct opd_pipeline *pipeline, const struct opd_maps *maps, bool kernel,
+            uint64_t *address)
 {
     if (kernel) {
         const struct opd_mapping *range = opd_maps_find(pipeline->kernel_maps, *address);
@@ -91,7 +91,7 @@ build_stack(const struct opd_pipeline *pipeline, struct opd_hit *hit, uint32_t *
     bool kernel = hit->kernel;
     uint32_t count = 0, flags = kernel ? STACK_HAS_KERNEL : STACK_HAS_USER;
     uint64_t address = record->u.sample.ip;
-    memo->image = resolve(pipeline, maps, kernel, &address);
+    memo->image = opd_resolve(pipeline, maps, kernel, &address);
     if (memo->image == OPD_UID_UNKNOWN)
         memo->degraded |= DEGRADED_NO_MAPPING;
     put_frame(&frames[count++], memo->image, address);
@@ -121,7 +121,7 @@ build_stack(const struct opd_pipeline *pipeline, struct opd_hit *hit, uint32_t *
             break;
         }
         flags |= in_kernel ? STACK_HAS_KERNEL : STACK_HAS_USER;
-        uint32_t image = resolve(pipeline, maps, in_kernel, &ip);
+        uint32_t image = opd_resolve(pipeline, maps, in_kernel, &ip);
         if (image == OPD_UID_UNKNOWN) {
             // A caller in no mapping is what the frame pointer of a program
             // that keeps none points at: data, another each time. That the

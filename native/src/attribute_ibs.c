@@ -190,13 +190,17 @@ opd_ibs_count(struct opd_pipeline *pipeline, const struct opd_hit *hit)
         rows += (unsigned)__builtin_popcountll(sample->hits.events.words[i]);
     // A thread remembers few of its sample files: not worth it for many.
     const struct opd_thread *thread = rows == 1 ? hit->thread : NULL;
+    uint32_t sfile = OPD_INTERN_FULL; // the one that what is kept belongs to
+    if (sample->plain)
+        sfile = count_in(pipeline, hit, thread, hit->event, period);
     EACH_EVENT(sample, bit)
     {
         const uint8_t value = events[bit].value;
         sample->sfiles[bit] =
             count_in(pipeline, hit, thread, sample->source->events[bit],
                      value != OPD_IBS_VALUE_NONE ? sample->hits.values[value] : period);
+        if (sfile == OPD_INTERN_FULL)
+            sfile = sample->sfiles[bit];
     }
-    if (sample->plain)
-        count_in(pipeline, hit, thread, hit->event, period);
+    opd_ibs_keep(pipeline, hit, sfile, period);
 }

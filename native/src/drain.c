@@ -31,9 +31,7 @@ note_throttle(struct opd_sampler *sampler, struct opd_ring *ring, const struct o
 static bool
 parse(struct opd_sampler *sampler, const struct opd_order_item *item, struct opd_record *record)
 {
-    const struct opd_record_layout *layout =
-        sampler->attrs[item->tag].frequency ? &sampler->layout_frequency : &sampler->layout;
-    if (opd_record_parse(layout, item->bytes, item->length, record) >= 0)
+    if (opd_record_parse(&sampler->layouts[item->tag], item->bytes, item->length, record) >= 0)
         return true;
     sampler->totals.bad_records++;
     return false;

@@ -243,6 +243,13 @@ opd_payload_branch(struct opd_payload *payload, uint32_t sfile, uint32_t from, u
 }
 
 void
+opd_payload_lose_branch(struct opd_payload *payload)
+{
+    payload->branches.counts.offered++;
+    payload->branches.counts.lost++;
+}
+
+void
 opd_payload_record(struct opd_payload *payload, unsigned class, uint32_t sfile, uint32_t stack,
                    uint64_t weight, const uint8_t *bytes, uint32_t size)
 {

@@ -153,6 +153,30 @@ opd_pipeline_limit_stacks(struct opd_pipeline *pipeline, uint32_t divisor)
     return pipeline->options.stack_limit / divisor;
 }
 
+static void
+raise_to(uint32_t *limit, uint32_t least)
+{
+    *limit = *limit > least ? *limit : least;
+}
+
+int
+opd_pipeline_keep(struct opd_pipeline *pipeline, const struct opd_payload_limits *limits)
+{
+    struct opd_payload_limits *own = &pipeline->options.payload;
+    raise_to(&own->latencies, limits->latencies);
+    raise_to(&own->accesses, limits->accesses);
+    raise_to(&own->branches, limits->branches);
+    raise_to(&own->records, limits->records);
+    for (int i = 0; i < 2 && keeps_payload(&pipeline->options); i++) {
+        struct opd_payload *payload = opd_payload_create(own);
+        if (payload == NULL)
+            return -ENOMEM;
+        opd_payload_destroy(pipeline->tables[i].payload);
+        pipeline->tables[i].payload = payload;
+    }
+    return 0;
+}
+
 void
 opd_pipeline_measure(struct opd_pipeline *pipeline, uint64_t *hash_ticks)
 {

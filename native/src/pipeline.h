@@ -177,6 +177,12 @@ void opd_ibs_note(struct opd_pipeline *pipeline, const struct opd_ibs_sample *sa
 // Counts it in all its rows, or that there is no room for it.
 void opd_ibs_count(struct opd_pipeline *pipeline, const struct opd_hit *hit);
 void opd_ibs_full(struct opd_pipeline *pipeline, const struct opd_hit *hit);
+// Keeps what its tables are asked to beside the rows; `sfile` OPD_INTERN_FULL: nothing.
+void opd_ibs_keep(struct opd_pipeline *pipeline, const struct opd_hit *hit, uint32_t sfile,
+                  uint64_t period);
+// The address inside its image, and the image, of one address (attribute.c).
+uint32_t opd_resolve(const struct opd_pipeline *pipeline, const struct opd_maps *maps, bool kernel,
+                     uint64_t *address);
 // One row of a hit, and the counts of that event (attribute.c).
 void opd_count_row(struct opd_pipeline *pipeline, const struct opd_hit *hit, unsigned event,
                    uint32_t sfile, uint64_t weight);

@@ -25,7 +25,19 @@ sample_type(unsigned fields)
 {
     return SAMPLE_TYPE | (fields & OPD_RING_CALLCHAIN ? PERF_SAMPLE_CALLCHAIN : 0) |
            (fields & OPD_RING_CGROUP ? PERF_SAMPLE_CGROUP : 0) |
-           (fields & OPD_RING_PERIOD ? PERF_SAMPLE_PERIOD : 0);
+           (fields & OPD_RING_PERIOD ? PERF_SAMPLE_PERIOD : 0) |
+           (fields & OPD_RING_RAW ? PERF_SAMPLE_RAW : 0) |
+           (fields & OPD_RING_MEMORY ? PERF_SAMPLE_ADDR | PERF_SAMPLE_PHYS_ADDR |
+                                           PERF_SAMPLE_DATA_SRC | PERF_SAMPLE_WEIGHT
+                                     : 0);
+}
+
+unsigned
+opd_ring_fields(const struct opd_event_attr *event, unsigned fields)
+{
+    return fields | (event->frequency ? OPD_RING_PERIOD : 0) |
+           (event->raw >= OPD_RAW_RECORD ? OPD_RING_RAW : 0) |
+           (event->raw >= OPD_RAW_MEMORY ? OPD_RING_MEMORY : 0);
 }
 
 void
@@ -139,7 +151,7 @@ void
 opd_ring_event_attr(struct perf_event_attr *out, const struct opd_event_attr *event,
                     unsigned fields)
 {
-    opd_ring_common_attr(out, fields | (event->frequency ? OPD_RING_PERIOD : 0));
+    opd_ring_common_attr(out, opd_ring_fields(event, fields));
     out->type = event->type;
     out->config = event->config;
     out->config1 = event->config1;

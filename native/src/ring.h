@@ -49,6 +49,10 @@ struct opd_ring {
 #define OPD_RING_CALLCHAIN 1u
 #define OPD_RING_CGROUP 2u
 #define OPD_RING_PERIOD 4u // only events by frequency have it
+#define OPD_RING_RAW 8u
+#define OPD_RING_MEMORY 16u
+// The fields of samples of one event.
+unsigned opd_ring_fields(const struct opd_event_attr *event, unsigned fields);
 // Whether the kernel knows PERF_SAMPLE_CGROUP and its records (since 5.7).
 bool opd_ring_can_cgroup(void);
 void opd_ring_layout(struct opd_record_layout *layout, unsigned fields);

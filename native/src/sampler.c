@@ -64,7 +64,7 @@ opd_sampler_create(const struct opd_sampler_options *options, const uint32_t *cp
         opd_ring_can_cgroup())
         sampler->fields |= OPD_RING_CGROUP;
     opd_ring_layout(&sampler->layout, sampler->fields);
-    opd_ring_layout(&sampler->layout_frequency, sampler->fields | OPD_RING_PERIOD);
+    sampler->layouts[0] = sampler->layout; // records of the side-band, before any event
     sampler->order = opd_order_create((unsigned)sampler->ring_room, options->order_bytes);
     if (sampler->wake_fd >= 0 && sampler->rings && sampler->polls && sampler->pipeline &&
         sampler->order) {
@@ -243,6 +243,7 @@ opd_sampler_add_event(struct opd_sampler *sampler, const struct opd_event_attr *
     }
     if (rc == 0) {
         sampler->attrs[sampler->attr_count] = *attr;
+        opd_ring_layout(&sampler->layouts[sampler->attr_count], opd_ring_fields(attr, fields));
         rc = opd_sampler_add_target_event(sampler, sampler->attr_count);
     }
     if (rc == 0) {

@@ -34,9 +34,9 @@ struct opd_sampler {
     struct opd_sampler_options options;
     struct opd_pipeline *pipeline;
     struct opd_order *order;
-    struct opd_record_layout layout; // of samples of a fixed period, and of all that are none
-    struct opd_record_layout layout_frequency;
-    unsigned fields; // of samples, OPD_RING_*
+    struct opd_record_layout layout;                  // of what are no samples
+    struct opd_record_layout layouts[OPD_EVENTS_MAX]; // of the events' samples
+    unsigned fields;                                  // of samples, OPD_RING_*
     struct opd_event_attr attrs[OPD_EVENTS_MAX];
     unsigned attr_count;
 

@@ -17,7 +17,9 @@ class EventRequest(msgspec.Struct, frozen=True, kw_only=True):
     ``period`` (nanoseconds for clocks, else occurrences) is set.
     ``exclude_idle`` already honours the setting ``sampling.idle``.
     ``fallbacks`` are tried in order when the kernel has no such event; each is
-    a whole request, without fallbacks of its own.
+    a whole request, without fallbacks of its own. ``raw``: samples carry the
+    PMU's own record (1), and data address, physical address, source and weight
+    (2).
 
     Of the events files: ``cpu_event`` is the event's name there, ``counters``
     those that can count it, ``unit_mask`` what was chosen. With ``feature`` the
@@ -40,6 +42,7 @@ class EventRequest(msgspec.Struct, frozen=True, kw_only=True):
     exclude_hv: bool = False
     exclude_idle: bool = False
     precise_ip: int = 0
+    raw: int = 0
     fallbacks: tuple[EventRequest, ...] = ()
     cpu_event: str = ""
     counters: tuple[int, ...] = ()

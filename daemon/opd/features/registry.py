@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from opd.features.declared import Feature
 
 # Features that come with opd's own package: found without looking for others.
-BUILTIN: dict[str, str] = {}
+BUILTIN: dict[str, str] = {
+    "ibs_fetch": "opd.features.ibs",
+    "ibs_op": "opd.features.ibs",
+}
 BUILTIN_PACKAGE = "opd"
 LOAD_BUDGET = Budget(seconds=5.0, memory_bytes=256 << 20, addresses=False)
 

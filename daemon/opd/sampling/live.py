@@ -148,18 +148,31 @@ class LiveSampling:
         raise AssertionError("a request has at least itself to try")
 
     def add_event(self, request: EventRequest, *, feature: str) -> int:
-        """Open an event for a feature, before ``start``; its index. Raises NativeError."""
-        self._sampler.add_event(_attr(request))
-        self.events.append(
-            EventInfo(
-                name=request.name,
-                source=request.name + self._limits(),
-                unit=request.unit,
-                hz=request.hz,
-                period=request.period,
-                feature=feature,
+        """Open an event for a feature, before ``start``; its index.
+
+        Raises NativeError of the last of its fallbacks.
+        """
+        rungs = rungs_of(request, self.scope)
+        for rung, following in zip(rungs, [*rungs[1:], None], strict=True):
+            try:
+                self._sampler.add_event(_attr(rung))
+            except NativeError as error:
+                if following is None:
+                    raise
+                step = LadderStep(request.name, rung.name, error.errno or 0, following.name)
+                self.ladder.append(step)
+                continue
+            self.events.append(
+                EventInfo(
+                    name=request.name,
+                    source=rung.name + self._limits(),
+                    unit=rung.unit,
+                    hz=rung.hz,
+                    period=rung.period,
+                    feature=feature,
+                )
             )
-        )
+            break
         self._lost.append(0)
         return len(self.events) - 1
 
@@ -293,10 +306,13 @@ class LiveSampling:
     def _event_quality(self, native: NativeWindow) -> list[dict[str, int]]:
         lost = [self._sampler.lost(event) for event in range(len(self.events))]
         before, self._lost = self._lost, lost
-        return [
+        quality = [
             {**counts, "ring_full": now - then}
             for counts, now, then in zip(native.event_counts, lost, before, strict=False)
         ]
+        # Those that are derived of an event's records lose with it.
+        derived = native.event_counts[len(lost) :]
+        return quality + [{**counts, "ring_full": 0} for counts in derived]
 
     def _quality(
         self, native: NativeWindow, stats: dict[str, Any], elapsed_ns: int
@@ -397,6 +413,7 @@ def _attr(request: EventRequest) -> EventAttr:
         exclude_hv=request.exclude_hv,
         exclude_idle=request.exclude_idle,
         precise_ip=request.precise_ip,
+        raw=request.raw,
     )
 
 

@@ -90,6 +90,8 @@ void opd_payload_access(struct opd_payload *payload, const struct opd_access *ac
 // `to`: the stack whose leaf is the target.
 void opd_payload_branch(struct opd_payload *payload, uint32_t sfile, uint32_t from, uint32_t to,
                         unsigned flags);
+// A branch whose target had no room elsewhere.
+void opd_payload_lose_branch(struct opd_payload *payload);
 // `weight`: the sample's own, `class` below OPD_RECORD_CLASSES.
 void opd_payload_record(struct opd_payload *payload, unsigned class, uint32_t sfile, uint32_t stack,
                         uint64_t weight, const uint8_t *bytes, uint32_t size);

@@ -75,6 +75,9 @@ void opd_pipeline_set_period(struct opd_pipeline *pipeline, unsigned event, uint
                              uint64_t since);
 // Keeps 1/divisor of the distinct stacks asked for; how many that is.
 uint32_t opd_pipeline_limit_stacks(struct opd_pipeline *pipeline, uint32_t divisor);
+// What is kept of precise samples beside their rows, at least so much of each;
+// before the first record only. 0, or -ENOMEM.
+int opd_pipeline_keep(struct opd_pipeline *pipeline, const struct opd_payload_limits *limits);
 // Counts only samples of threads whose name, or that of their process's first
 // thread, matches a glob. 0, or -ENOSPC past 16 globs.
 int opd_pipeline_add_filter(struct opd_pipeline *pipeline, const char *comm_glob);

@@ -11,6 +11,13 @@
 
 #include "opd/pipeline.h"
 
+// What samples carry beside what all do.
+enum opd_event_raw {
+    OPD_RAW_NONE = 0,
+    OPD_RAW_RECORD = 1, // the PMU's own record (PERF_SAMPLE_RAW)
+    OPD_RAW_MEMORY = 2, // and data address, physical address, source and weight
+};
+
 struct opd_event_attr {
     uint32_t type;
     uint64_t config, config1, config2;
@@ -18,6 +25,7 @@ struct opd_event_attr {
     bool frequency;
     bool exclude_user, exclude_kernel, exclude_hv, exclude_idle;
     uint8_t precise_ip;
+    uint8_t raw; // enum opd_event_raw
 };
 
 struct opd_sampler_options {

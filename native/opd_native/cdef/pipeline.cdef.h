@@ -106,6 +106,7 @@ void opd_pipeline_destroy(struct opd_pipeline *pipeline);
 int opd_pipeline_add_event(struct opd_pipeline *pipeline, const struct opd_pipeline_event *event);
 int opd_pipeline_set_ibs(struct opd_pipeline *pipeline, unsigned event,
                          const struct opd_pipeline_ibs *ibs);
+int opd_pipeline_keep(struct opd_pipeline *pipeline, const struct opd_payload_limits *limits);
 int opd_pipeline_add_filter(struct opd_pipeline *pipeline, const char *comm_glob);
 int opd_pipeline_set_idle(struct opd_pipeline *pipeline, const uint64_t *starts,
                           const uint64_t *ends, size_t count);

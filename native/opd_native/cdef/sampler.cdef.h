@@ -4,7 +4,7 @@ struct opd_event_attr {
     uint64_t config, config1, config2;
     uint64_t rate;
     bool frequency, exclude_user, exclude_kernel, exclude_hv, exclude_idle;
-    uint8_t precise_ip;
+    uint8_t precise_ip, raw;
 };
 struct opd_sampler_options {
     size_t ring_bytes, order_bytes;

@@ -1,0 +1,133 @@
+"""Answers from recordings of IBS samples, against counts of the facts they were made of."""
+
+import json
+import math
+import subprocess
+from collections import Counter, defaultdict
+
+import pytest
+
+from ibs_facts import BASE, draw_ops, record_ops
+from places import BIN
+
+FACTS = draw_ops(1, 5000)
+ACCESSES = [fact for fact in FACTS if fact.load or fact.store]
+FETCHES = 500
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """The store of an imported recording."""
+    directory = tmp_path_factory.mktemp("ibs")
+    recording = directory / "perf.data"
+    record_ops(FACTS, fetches=FETCHES).write(recording)
+    opctl(directory / "store", "import", recording)
+    return directory / "store"
+
+
+def opctl(directory, *words):
+    """What opctl prints of a store, as JSON."""
+    command = [BIN / "opctl", "--session-dir", directory, "--format", "json", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_derived_events_are_events(store):
+    """Report -e of one gives its total, by process."""
+    expected = Counter(fact.pid for fact in ACCESSES if fact.dc_miss)
+    answer = opctl(store, "report", "-e", "IBS_OP_DATA_CACHE_MISS", "--sort", "pid", "--top", "0")
+    assert answer["total"] == sum(expected.values())
+    assert {row["pid"]: row["samples"] for row in answer["rows"]} == expected
+
+
+def test_ratios_and_percentiles_are_those_of_the_facts(store):
+    """A share exactly, with its counts; percentiles within their bucket."""
+    answer = opctl(store, "report", "--metric", "dc_miss_ratio", "--sort", "comm")
+    accesses = Counter(f"work{fact.pid % 3}" for fact in ACCESSES)
+    misses = Counter(f"work{fact.pid % 3}" for fact in ACCESSES if fact.dc_miss)
+    found = {row["comm"]: (row["numerator"], row["denominator"]) for row in answer["rows"]}
+    assert found == {comm: (misses[comm], accesses[comm]) for comm in accesses}
+    latencies = defaultdict(list)
+    for fact in ACCESSES:
+        if fact.load and fact.dc_miss:
+            latencies[f"work{fact.pid % 3}"].append(fact.latency)
+    for percent in (50, 99):
+        metric = f"load_latency_p{percent}"
+        answer = opctl(store, "report", "--metric", metric, "--sort", "comm")
+        for row in answer["rows"]:
+            values = sorted(latencies[row["comm"]])
+            exact = values[math.ceil(percent / 100 * len(values)) - 1]
+            assert abs(row["value"] - exact) <= max(exact / 16, 0.5)
+            assert row["low"] <= exact <= row["high"]
+            assert row["n"] == len(values)
+            assert row["numerator"] == sum(values)
+    mean = opctl(store, "report", "--metric", "load_latency_mean", "--sort", "comm")["total"]
+    everything = [latency for values in latencies.values() for latency in values]
+    assert mean["value"] == pytest.approx(sum(everything) / len(everything))
+    fetches = opctl(store, "report", "--metric", "fetch_latency_p99", "--sort", "comm")["total"]
+    assert fetches["n"] == FETCHES
+    share = opctl(store, "report", "--metric", "dram_share", "--sort", "comm")["total"]
+    told = [fact for fact in ACCESSES if fact.source]
+    assert share["denominator"] == len(told)
+    assert share["numerator"] == sum(fact.source == "dram" for fact in told)
+
+
+def test_mem_tells_sources_lines_and_threads(store):
+    """Every access was kept, so all counts are exact."""
+    answer = opctl(store, "mem", "--by", "source,tlb", "--top", "0")
+    expected = Counter((fact.served, fact.tlb) for fact in ACCESSES)
+    assert {(row["source"], row["tlb"]): row["accesses"] for row in answer["rows"]} == expected
+    for total in answer["totals"]:
+        chosen = [
+            fact
+            for fact in ACCESSES
+            if (fact.served, fact.tlb) == (total["source"], total["tlb"])
+            and fact.load == (total["op"] == "load")
+        ]
+        assert total["accesses"] == len(chosen)
+        assert total["latency"] == sum(fact.latency for fact in chosen)
+    lines = opctl(store, "mem", "--by", "line", "--top", "0", "--where", "comm=work1")
+    threads = defaultdict(set)
+    for fact in ACCESSES:
+        if fact.pid % 3 == 1:
+            threads[f"{fact.physical // 64 * 64:#x}"].add(fact.tid)
+    assert {row["line"]: row["threads"] for row in lines["rows"]} == {
+        line: len(found) for line, found in threads.items()
+    }
+    nodes = opctl(store, "mem", "--by", "node")
+    assert [row["node"] for row in nodes["rows"]] == [-1]
+
+
+def test_branches_go_where_the_records_say(store):
+    """Addresses of both ends, how often taken and mispredicted."""
+    answer = opctl(store, "branches", "--by", "address", "--top", "0")
+    expected = defaultdict(lambda: [0, 0, 0, 0])
+    for fact in FACTS:
+        if fact.branch:
+            start = fact.rip if fact.kernel else fact.rip - BASE
+            item = expected[f"{start:#x}", f"{fact.target - BASE:#x}"]
+            for at, number in enumerate((1, fact.taken, fact.mispredicted, fact.is_return)):
+                item[at] += number
+    names = ("samples", "taken", "mispredicted", "returns")
+    found = {
+        (row["address"], row["to_address"]): [row[name] for name in names] for row in answer["rows"]
+    }
+    assert found == expected
+    assert answer["samples"] == sum(fact.branch for fact in FACTS)
+
+
+def test_tables_and_csv_have_the_same_rows(store):
+    """Of mem, branches and a metric; what is not told is a dash, or empty."""
+    for words in (
+        ("mem", "--by", "source"),
+        ("branches",),
+        ("report", "--metric", "dc_miss_ratio", "--sort", "comm"),
+    ):
+        rows = opctl(store, *words)["rows"]
+        for form in ("csv", "table"):
+            command = [BIN / "opctl", "--session-dir", store, "--format", form, *words]
+            text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            lines = [line for line in text.splitlines() if not line.startswith("#")]
+            assert len(lines) == len(rows) + 1
+            assert all(name in lines[0] for name in rows[0] if form == "csv")
