@@ -113,7 +113,7 @@ class _Known(NamedTuple):
             last = reader.take().counts["last_time"]
             kernel = _kernel_build_id(ahead) or reader.kernel_build_id()
             build_ids = [(entry.path, entry.build_id) for entry in ahead.build_ids]
-            run = _run_of(ahead, kernel, event_infos(ahead.attrs, reader))
+            run = _run_of(ahead, kernel, event_infos(ahead.attrs, importer))
         return cls(run, build_ids, last, status.st_mtime_ns, status.st_size)
 
 

@@ -69,8 +69,8 @@ class Importer:
             lib.opd_pipeline_destroy(pipeline)
 
     def learn(self, ahead: Any) -> None:
-        """Take facts of the same recording, read to its end, where they come late in it."""
-        lib.opd_import_learn(self._import, ahead.pointer)
+        """Take events and facts of the same recording, read to its end: they may come late."""
+        check(lib.opd_import_learn(self._import, ahead.pointer), "import")
 
     def events(self) -> list[ImportEvent]:
         """Give the events of windows so far, in order of their numbers."""

@@ -50,13 +50,6 @@ ibs_facts_of(const struct opd_perfdata *data)
     return ibs;
 }
 
-void
-opd_import_learn(struct opd_import *import, const struct opd_perfdata *ahead)
-{
-    import->ibs = ibs_facts_of(ahead);
-    import->ibs.learned = true;
-}
-
 // "ibs_op", "ibs_op/cnt_ctl=1/", "ibs_op:u".
 static bool
 is_named(const char *name, const char *pmu)
@@ -146,16 +139,15 @@ add_derived(struct opd_import *import, const struct opd_pipeline_event *event, u
     return opd_pipeline_set_ibs(import->pipeline, number, &ibs);
 }
 
-// In the pipe layout attrs and build-ids come between the records.
 static int
-catch_up(struct opd_import *import)
+add_events(struct opd_import *import, const struct opd_perfdata *data)
 {
     size_t count;
-    const struct opd_perfdata_attr *attrs = opd_perfdata_attrs(import->data, &count);
+    const struct opd_perfdata_attr *attrs = opd_perfdata_attrs(data, &count);
     for (; import->attrs < count; import->attrs++) {
         const struct opd_perfdata_attr *attr = &attrs[import->attrs];
         if (!import->ibs.learned)
-            import->ibs = ibs_facts_of(import->data);
+            import->ibs = ibs_facts_of(data);
         const int flavour = flavour_of(&import->ibs, attr);
         struct opd_pipeline_event event = {
             .period = period_of(attr, flavour),
@@ -172,6 +164,24 @@ catch_up(struct opd_import *import)
         if (rc < 0)
             return rc;
     }
+    return 0;
+}
+
+int
+opd_import_learn(struct opd_import *import, const struct opd_perfdata *ahead)
+{
+    import->ibs = ibs_facts_of(ahead);
+    import->ibs.learned = true;
+    return add_events(import, ahead);
+}
+
+// In the pipe layout attrs and build-ids come between the records.
+static int
+catch_up(struct opd_import *import)
+{
+    int added = add_events(import, import->data);
+    if (added < 0)
+        return added;
     const struct opd_perfdata_facts *facts = opd_perfdata_facts(import->data);
     for (; import->build_ids < facts->build_id_count; import->build_ids++) {
         const struct opd_perfdata_build_id *entry = &facts->build_ids[import->build_ids];

@@ -26,8 +26,9 @@ struct opd_import *opd_import_create(struct opd_perfdata *data, struct opd_pipel
 void opd_import_destroy(struct opd_import *import);
 
 // Where facts come late (the pipe layout): those of the same recording, read to
-// its end before. Not kept. Before the first feed.
-void opd_import_learn(struct opd_import *import, const struct opd_perfdata *ahead);
+// its end before. Adds its events; keeps nothing of it. Before the first feed.
+// 0, or -errno as of feeding.
+int opd_import_learn(struct opd_import *import, const struct opd_perfdata *ahead);
 
 // The events added so far, in order of their numbers.
 const struct opd_import_event *opd_import_events(const struct opd_import *import, size_t *count);

@@ -9,6 +9,6 @@ struct opd_import_event {
     uint32_t attr;
     int32_t derived;
 };
-void opd_import_learn(struct opd_import *import, const struct opd_perfdata *ahead);
+int opd_import_learn(struct opd_import *import, const struct opd_perfdata *ahead);
 const struct opd_import_event *opd_import_events(const struct opd_import *import, size_t *count);
 int opd_import_ibs_flavour(const struct opd_import *import, size_t attr, bool *raw);
