@@ -7,8 +7,11 @@ from opd.features.declared import (
     Column,
     Event,
     Feature,
+    Metric,
+    Need,
     Options,
     Probe,
+    ProbeOptions,
     ReplayOptions,
     Stats,
     UnavailableError,
@@ -16,19 +19,25 @@ from opd.features.declared import (
 )
 from opd.features.hookspecs import hookimpl
 from opd.features.samplefile import SampleFile, SampleWindow
+from opd.probes.measuring import Measuring, VoidRunError
 
 __all__ = [
     "Column",
     "Context",
     "Event",
     "Feature",
+    "Measuring",
+    "Metric",
+    "Need",
     "Options",
     "Probe",
+    "ProbeOptions",
     "ReplayOptions",
     "SampleFile",
     "SampleWindow",
     "Stats",
     "UnavailableError",
+    "VoidRunError",
     "about",
     "hookimpl",
 ]

@@ -5,7 +5,17 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from opd.features.declared import U64_MOST, Column, Event, Feature, Options, Probe, Stats
+from opd.features.declared import (
+    U64_MOST,
+    Column,
+    Event,
+    Feature,
+    Metric,
+    Options,
+    Probe,
+    ProbeOptions,
+    Stats,
+)
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 EVENT_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
@@ -16,6 +26,7 @@ RESERVED = {"samples", "weight", "percent", "cores", "time"} | {
 }
 EVENTS_MOST = 512
 COLUMNS_MOST = 8
+METRICS_MOST = 256
 STATS_MOST = 256
 TEXT_MOST = 1024
 STAT_NAME_MOST = 64
@@ -54,8 +65,7 @@ def check_feature(feature: Any) -> None:
     if not callable(feature.unavailable):
         raise NonsenseError(f"{where}: unavailable must be callable")
     for probe in _tuple(feature.probes, 64, f"{where}: probes"):
-        if not isinstance(probe, Probe) or not _is_text(probe.name, probe.summary):
-            raise NonsenseError(f"{where}: expected a Probe, got {short(probe)}")
+        _check_probe(probe, where)
     names: set[str] = set()
     numbers: set[int] = set()
     for event in _tuple(feature.events, EVENTS_MOST, f"{where}: events"):
@@ -64,6 +74,26 @@ def check_feature(feature: Any) -> None:
             raise NonsenseError(f"{where}: event {event.name}: its name or number is taken")
         names.add(event.name)
         numbers.add(event.number)
+
+
+def _check_probe(probe: Any, where: str) -> None:
+    if not isinstance(probe, Probe) or not _is_text(probe.name, probe.summary):
+        raise NonsenseError(f"{where}: expected a Probe, got {short(probe)}")
+    where = f"{where}: probe {probe.name[:60]}"
+    if not NAME.fullmatch(probe.name):
+        raise NonsenseError(f"{where}: its name is lower case letters, digits and _")
+    if not (isinstance(probe.options, type) and issubclass(probe.options, ProbeOptions)):
+        raise NonsenseError(f"{where}: options must be a subclass of opd.plugin.ProbeOptions")
+    if not callable(probe.measure) or not callable(probe.needs):
+        raise NonsenseError(f"{where}: measure and needs must be callable")
+    names: set[str] = set()
+    for metric in _tuple(probe.metrics, METRICS_MOST, f"{where}: metrics"):
+        good = isinstance(metric, Metric) and _is_text(metric.name, metric.unit)
+        if not good or not NAME.fullmatch(metric.name) or metric.name in names:
+            raise NonsenseError(f"{where}: wrong metric {short(metric)}")
+        names.add(metric.name)
+    if not names:
+        raise NonsenseError(f"{where}: it needs a metric")
 
 
 def _check_event(event: Any, where: str) -> None:

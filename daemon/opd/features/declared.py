@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -10,6 +10,8 @@ from opd.errors import OpdError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from opd.probes.measuring import Measuring
 
 U64_MOST = (1 << 64) - 1
 
@@ -72,11 +74,77 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     maximum: int = 0
 
 
+class ProbeOptions(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of a probe's options: what opd itself sees to, whatever is measured.
+
+    An option that is no list becomes a sweep when it is given as a list by
+    ``+``: each value is a measurement of its own.
+    """
+
+    cpus: Annotated[
+        tuple[str, ...], about("CPUs to run on, such as 0-3+8. Empty: all that are allowed.")
+    ] = ()
+    nice: Annotated[int, about("The nice value of the probe.", ge=-20, le=19)] = 0
+    fifo: Annotated[int, about("The priority of SCHED_FIFO; 0: not asked for.", ge=0, le=98)] = 0
+    memory_cap: Annotated[
+        int, about("Memory that it may use at most; 0: what fits.", ge=0, unit=SIZE)
+    ] = 0
+    time_limit: Annotated[float, about("Seconds after which it is killed.", ge=0.1, le=86_400)] = (
+        600.0
+    )
+
+
+class Metric(msgspec.Struct, frozen=True, kw_only=True):
+    """A figure that a probe measures. ``better``: which way is better."""
+
+    name: str
+    unit: str
+    better: Literal["lower", "higher", "neither"] = "lower"
+    summary: str = ""
+
+
+class Need(msgspec.Struct, frozen=True, kw_only=True):
+    """What a measurement takes at most; asked before it runs.
+
+    ``memory_bytes``: all that it touches. ``locked_bytes`` of it are locked.
+    ``threads``: how many run at once.
+    """
+
+    memory_bytes: int = 0
+    locked_bytes: int = 0
+    threads: int = 1
+
+
+def _needs_nothing(_options: Any) -> Need:
+    return Need()
+
+
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
-    """An active measurement that a feature offers."""
+    """An active measurement that a feature offers; opd runs it in a child process.
+
+    ``measure(options, run)`` measures once with these options, which may be
+    several repeats: it gives ``run`` (opd.plugin.Measuring) each raw sample.
+    It runs in a process of its own, with the CPUs, nice value and scheduling
+    policy of the options set, and may be killed at any moment. In a
+    comparison it is called again and again, in turn with the other's options.
+
+    ``needs(options)`` says what it will take. It raises UsageError for what
+    this machine does not have (a node, huge pages), naming what there is.
+    ``sets_fifo``: measure sees to ``fifo`` itself. ``suites``: texts of options
+    by name, which ``suite=NAME`` stands for. ``texts``: other forms of output
+    by name (``--format NAME``): a function from the results, maps as
+    docs/probes.md has them, to text.
+    """
 
     name: str
     summary: str
+    metrics: tuple[Metric, ...]
+    measure: Callable[[Any, Measuring], None]
+    options: type[ProbeOptions] = ProbeOptions
+    needs: Callable[[Any], Need] = _needs_nothing
+    sets_fifo: bool = False
+    suites: dict[str, str] = {}
+    texts: dict[str, Callable[[list[dict[str, Any]]], str]] = {}
 
 
 def _always() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeGuard, get_args, get_origin
 
 import msgspec
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 _TRUE = ("true", "yes", "on", "1")
 _FALSE = ("false", "no", "off", "0")
-_SUFFIXES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_SUFFIXES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_SIZE = re.compile(r"([0-9]+)([kmg])(?:i?b)?", re.IGNORECASE | re.ASCII)
 _PLAIN = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
 
@@ -161,8 +163,8 @@ def _atom(field: _Field, text: str) -> Any:
     try:
         if atom is float:
             return float(text)
-        if field.is_size and text[-1:].lower() in _SUFFIXES and text[:-1]:
-            return int(text[:-1], 0) * _SUFFIXES[text[-1:].lower()]
+        if field.is_size and (size := _SIZE.fullmatch(text)):
+            return int(size[1]) * _SUFFIXES[size[2].lower()]
         return int(text, 0)
     except ValueError:
         raise ValueError from None
