@@ -108,8 +108,8 @@ class Elf:
         return int(offset[0])
 
     def is_code(self, offset: int) -> bool:
-        """Whether an offset in the file (at most 64 bits) is in an executable segment."""
-        return bool(lib.opd_elf_is_code(self._elf, offset))
+        """Whether an offset in the file is in an executable segment."""
+        return offset < 1 << 64 and bool(lib.opd_elf_is_code(self._elf, offset))
 
     def addresses(self, offsets: Sequence[int]) -> array[int]:
         """Turn offsets in the file into ELF addresses; one in no segment stays as it is."""

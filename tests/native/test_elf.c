@@ -277,9 +277,49 @@ test_what_is_no_elf_file(void)
     opd_elf_close(NULL);
 }
 
+static void
+test_functions_by_name(void)
+{
+    begin(&b);
+    add(&b, "twice", 0x100, 0x10, STB_LOCAL, STT_FUNC);
+    add(&b, "twice", 0x200, 0x10, STB_LOCAL, STT_FUNC);
+    add(&b, "alias", 0x300, 0x10, STB_LOCAL, STT_FUNC);
+    add(&b, "alias", 0x310, 0x10, STB_WEAK, STT_FUNC);
+    add(&b, "alias", 0x320, 0x10, STB_GLOBAL, STT_FUNC);
+    add(&b, "alias", 0x320, 0x10, STB_GLOBAL, STT_FUNC); // the same place is no other one
+    add(&b, "versioned@@V1", 0x400, 0x10, STB_GLOBAL, STT_FUNC);
+    add(&b, "data", 0x500, 0x10, STB_GLOBAL, STT_OBJECT);
+    add(&b, "beyond", 0x1000, 0x10, STB_GLOBAL, STT_FUNC); // in memory, not in the file
+    struct opd_elf *elf = finish(&b);
+    uint64_t offset = 0;
+    CHECK(opd_elf_find_function(elf, NULL, "alias", &offset) == 0 && offset == TEXT_OFFSET + 0x320);
+    CHECK(opd_elf_find_function(elf, NULL, "versioned", &offset) == 0);
+    CHECK(offset == TEXT_OFFSET + 0x400);
+    CHECK(opd_elf_find_function(elf, NULL, "twice", &offset) == -ENOTUNIQ);
+    CHECK(opd_elf_find_function(elf, NULL, "beyond", &offset) == -ENXIO);
+    const char *none[] = {"", "ali", "aliases", "data", "versioned@@V2", "V1"};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        CHECK(opd_elf_find_function(elf, NULL, none[i], &offset) == -ENOENT);
+    CHECK(offset == TEXT_OFFSET + 0x400); // left alone
+    CHECK(opd_elf_is_code(elf, TEXT_OFFSET) && opd_elf_is_code(elf, TEXT_OFFSET + TEXT_SIZE - 1));
+    CHECK(!opd_elf_is_code(elf, TEXT_OFFSET + TEXT_SIZE) && !opd_elf_is_code(elf, 0));
+    CHECK(!opd_elf_is_code(elf, UINT64_MAX));
+    // Out of the debug file, where the file itself has no such symbol.
+    static struct builder bare;
+    begin(&bare);
+    add(&bare, "other", 0x100, 0x10, STB_GLOBAL, STT_FUNC);
+    struct opd_elf *stripped = finish(&bare);
+    CHECK(opd_elf_find_function(stripped, NULL, "alias", &offset) == -ENOENT);
+    CHECK(opd_elf_find_function(stripped, elf, "alias", &offset) == 0);
+    CHECK(offset == TEXT_OFFSET + 0x320);
+    opd_elf_close(stripped);
+    opd_elf_close(elf);
+}
+
 int
 main(void)
 {
+    RUN(test_functions_by_name);
     RUN(test_nested_functions);
     RUN(test_aliases);
     RUN(test_symbols_without_size);

@@ -238,7 +238,7 @@ def refuse_unknown(name: str, catalogue: Catalogue, hint: str) -> NoReturn:
     where = "" if same else ", ".join(catalogue.others_with(name))
     if where:
         raise EventError(
-            f"unknown event {name!r}: {catalogue.cpu_type} has no such event, {where} do",
+            f"unknown event {name!r}: {catalogue.cpu_type} has no such event; it is one of {where}",
             hint=hint,
         )
     raise EventError(f"unknown event {name!r}{near}", hint=hint)

@@ -104,6 +104,12 @@ def _denied(
             hint="a seccomp filter, a security module or lockdown refuses perf_event_open:"
             " allow it for this container or unit",
         )
+    if event_name.startswith(("uprobe:", "uretprobe:")):
+        # Whatever kernel.perf_event_paranoid says.
+        return PermissionDeniedError(
+            f"{where}: user {os.geteuid()} may not set probes ({errno.errorcode[number]})",
+            hint="run as root, or give the process CAP_PERFMON (AmbientCapabilities=CAP_PERFMON)",
+        )
     now = "unreadable" if level is None else str(level)
     return PermissionDeniedError(
         f"{where}: user {os.geteuid()} may not sample whole CPUs ({errno.errorcode[number]};"

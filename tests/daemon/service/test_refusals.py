@@ -90,3 +90,26 @@ def test_trying_for_real():
     """A software event opens or is refused for permission; a PMU of no number is not there."""
     assert try_open(1, 0) in {0, errno.EACCES, errno.EPERM}
     assert try_open(0x7FFFFFFF, 0) in {errno.ENOENT, errno.EACCES, errno.EPERM}
+
+
+@pytest.mark.parametrize(
+    ("event", "paranoid"),
+    [
+        ("sched:sched_switch", "perf_event_paranoid=-1"),
+        ("CPU_CLK_UNHALTED:u", "perf_event_paranoid=0"),
+        ("cpu/event=0x76/", "perf_event_paranoid=0"),
+        ("uprobe:/bin/true:main", ""),
+    ],
+)
+def test_what_each_source_needs(tmp_path, event, paranoid):
+    """Tracepoints need a lower level than counters; probes need the capability, whatever it is."""
+    error = explain_open_failure(errno.EACCES, event, paranoid=2, proc=str(tmp_path))
+    assert error.exit_status == 77
+    assert paranoid in error.hint
+    assert bool(paranoid) == ("sysctl" in error.hint)
+    assert "CAP_PERFMON" in error.hint
+
+
+def test_a_pmu_that_cannot_sample():
+    """EINVAL of a PMU's own event says what may be wrong with it."""
+    assert "cannot sample" in explain_open_failure(errno.EINVAL, "msr/tsc/").message

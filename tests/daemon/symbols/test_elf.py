@@ -248,3 +248,18 @@ def test_many_addresses_in_one_call(program):
     assert names[-1].kind == NONE
     assert elf.names([]) == []
     assert elf.bytes_held < 100_000
+
+
+@pytest.mark.parametrize("way", PROGRAM_FLAGS)
+def test_functions_by_name_are_where_nm_has_them(program, way):
+    """The offset of a function in the file is its address by nm, moved by the segments."""
+    path = program(way)
+    elf = load(path)
+    offset = elf.find_function("main")
+    assert list(elf.addresses([offset])) == [nm(path, "main")]
+    assert elf.is_code(offset)
+    assert not elf.is_code(path.stat().st_size)
+    assert not elf.is_code(1 << 64)
+    for name in ("no_such_function", "", "a\0b"):
+        with pytest.raises(NativeError):
+            elf.find_function(name)

@@ -29,6 +29,23 @@ name_addresses(struct opd_elf *elf, const uint64_t *offsets, size_t count)
     }
 }
 
+// Functions by names that are in the input, and one that may be.
+static void
+find_functions(const struct opd_elf *elf, const struct opd_elf *debug, const uint8_t *data,
+               size_t size)
+{
+    char name[64];
+    for (size_t i = 0; i < 16; i++) {
+        size_t at = size * i / 16, length = size - at < sizeof name - 1 ? size - at : 8;
+        memcpy(name, data + at, length);
+        name[length] = '\0';
+        uint64_t offset;
+        if (opd_elf_find_function(elf, debug, i == 0 ? "main" : name, &offset) == 0 &&
+            debug == NULL && !opd_elf_is_code(elf, offset))
+            abort();
+    }
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -39,6 +56,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     opd_elf_build_id(elf, id);
     if (opd_elf_from_memory(data, size, &debug) < 0)
         abort();
+    find_functions(elf, NULL, data, size);
+    find_functions(elf, debug, data, size);
     if (opd_elf_load_symbols(elf, debug) < 0 && opd_elf_symbols(elf) != 0)
         abort();
     opd_elf_close(debug);
