@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import pkgutil
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -127,6 +128,8 @@ class Run:
         """Run them all, one after the other, and print the budgets."""
         print(report_text.machine_line(self._head["machine"]))
         print(f"opd {self._head['opd']}")
+        # Ended from outside is as Ctrl-C: what runs under a section ends with it.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         status = 0
         try:
             for section in self._sections:

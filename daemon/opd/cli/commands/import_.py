@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
-import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opd.cli import asking, output
+from opd.cli.progress import ProgressLine
 from opd.errors import OpdError, OperationFailedError, UsageError
 
 if TYPE_CHECKING:
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
 EXAMPLE = "opctl --session-dir ./store import perf.data --name before"
 
 _QUIET_SECONDS = 1.0
-_EVERY_SECONDS = 0.2
 _KINDS = {
     stat.S_IFIFO: "a FIFO",
     stat.S_IFCHR: "a character device",
@@ -77,7 +74,12 @@ def _refuse_other(path: Path, mode: int) -> None:
 
 
 def _import(arguments: argparse.Namespace, path: Path, file: BinaryIO) -> dict[str, Any]:
-    progress = Progress(f"importing {path.name}")
+    progress, what = ProgressLine(_QUIET_SECONDS), output.clean(f"importing {path.name}")
+
+    def show(done: int, whole: int) -> None:
+        if progress.is_due():
+            progress.show(_share_text(what, done, whole))
+
     try:
         if arguments.session_dir is None:
             with asking.connect(arguments) as client:
@@ -86,7 +88,7 @@ def _import(arguments: argparse.Namespace, path: Path, file: BinaryIO) -> dict[s
                     file,
                     name=arguments.name,
                     origin=path.name,
-                    progress=lambda done: progress.show(done, size),
+                    progress=lambda done: show(done, size),
                 )
                 return sent
         from opd.importing import import_perf_data
@@ -96,38 +98,15 @@ def _import(arguments: argparse.Namespace, path: Path, file: BinaryIO) -> dict[s
             arguments.session_dir,
             name=arguments.name,
             origin=path.name,
-            progress=progress.show,
+            progress=show,
         )
     finally:
         progress.clear()
 
 
-class Progress:
-    """A line on a terminal's stderr, once something has taken a second."""
-
-    def __init__(self, what: str) -> None:
-        self._what = output.clean(what)
-        self._next = time.monotonic() + _QUIET_SECONDS
-        self._shown = False
-
-    def show(self, done: int, whole: int) -> None:
-        """Tell how many of how many bytes are done."""
-        now = time.monotonic()
-        if now < self._next or sys.stderr is None or not sys.stderr.isatty():
-            return
-        self._next, self._shown = now + _EVERY_SECONDS, True
-        share = f"{100 * done // whole} %, " if whole else ""
-        text = f"{self._what}: {share}{output.size_text(done)} of {output.size_text(whole)}"
-        self._print(f"\r{text}\x1b[K")
-
-    def clear(self) -> None:
-        """Take the line away."""
-        if self._shown:
-            self._print("\r\x1b[K")
-
-    def _print(self, text: str) -> None:
-        with contextlib.suppress(OSError):  # a terminal that has gone
-            print(text, end="", file=sys.stderr, flush=True)
+def _share_text(what: str, done: int, whole: int) -> str:
+    share = f"{100 * done // whole} %, " if whole else ""
+    return f"{what}: {share}{output.size_text(done)} of {output.size_text(whole)}"
 
 
 def _text(result: dict[str, Any]) -> str:

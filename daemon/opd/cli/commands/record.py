@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import re
 import signal
-import sys
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 from opd.cli import asking, output, rows
+from opd.cli.progress import ProgressLine
 
 if TYPE_CHECKING:
     import argparse
@@ -119,7 +118,7 @@ def _there(arguments: argparse.Namespace, progress: _Progress) -> dict[str, Any]
         with _interrupts() as interrupted:
             while burst["running"]:
                 done = burst["progress"]
-                progress.show(done.get("seconds", 0.0), done.get("samples", 0), done.get("lost", 0))
+                progress.tell(done.get("seconds", 0.0), done.get("samples", 0), done.get("lost", 0))
                 if interrupted.wait(_POLL_SECONDS if done else _FIRST_SECONDS):
                     _stop(client, session)
                     interrupted.clear()
@@ -141,7 +140,7 @@ def _here(arguments: argparse.Namespace, progress: _Progress) -> dict[str, Any]:
     }
 
     def show(told: Progress) -> None:
-        progress.show(told.seconds, told.samples, told.lost)
+        progress.tell(told.seconds, told.samples, told.lost)
 
     with _interrupts() as interrupted:
         return record(Burst(**given), arguments.session_dir, progress=show, stop=interrupted)
@@ -214,33 +213,18 @@ def _text(result: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-class _Progress:
-    """A line on a terminal's stderr while it goes on."""
+class _Progress(ProgressLine):
+    """How far a burst is."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
+        super().__init__()
         self._whole = arguments.seconds or 30.0
-        self._terminal = sys.stderr is not None and sys.stderr.isatty()
-        self._next = 0.0
-        self._shown = False
 
-    def show(self, seconds: float, samples: int, lost: int) -> None:
-        """Tell how far it is."""
-        now = time.monotonic()
-        if not self._terminal or now < self._next:
-            return
-        self._next, self._shown = now + _POLL_SECONDS, True
+    def tell(self, seconds: float, samples: int, lost: int) -> None:
+        """Show it."""
         text = f"recording: {seconds:.0f} of {self._whole:g} s, {samples} samples stored"
         text += f", {lost} lost" if lost else ""
-        self._print(f"\r{text} (Ctrl-C ends it)\x1b[K")
-
-    def clear(self) -> None:
-        """Take the line away."""
-        if self._shown:
-            self._print("\r\x1b[K")
-
-    def _print(self, text: str) -> None:
-        with contextlib.suppress(OSError):  # a terminal that has gone
-            print(text, end="", file=sys.stderr, flush=True)
+        self.show(f"{text} (Ctrl-C ends it)")
 
 
 def _span(text: str) -> float:
