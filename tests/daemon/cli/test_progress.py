@@ -12,7 +12,7 @@ from opd.cli.progress import ProgressLine
 def shown_on_terminal(monkeypatch, act):
     """What a terminal gets that is standard error while ``act`` runs."""
     ours, theirs = pty.openpty()
-    with open(theirs, "w") as terminal:
+    with os.fdopen(theirs, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
         act()
         terminal.flush()
