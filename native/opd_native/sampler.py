@@ -85,6 +85,10 @@ class Sampler:
         failed = ffi.new("int32_t *", -1)
         self._take_lock = threading.Lock()
         self._paths: list[Any] = []
+        # Features ask for statistics on threads of their own, whatever ends meanwhile.
+        self._life = threading.Lock()
+        self._last_stats: dict[str, Any] = {}
+        self._last_lost: list[int] = []
         self._events = 0
         self._ibs_counts: dict[int, dict[str, int]] = {}
         self._event_samples: list[int] = []
@@ -99,10 +103,15 @@ class Sampler:
         self.close()
 
     def close(self) -> None:
-        """Stop and free everything; the object cannot be used afterwards."""
-        pointer, self._pointer = self._pointer, ffi.NULL
-        if pointer != ffi.NULL:
-            lib.opd_sampler_destroy(pointer)
+        """Stop and free everything; of the object only its statistics can be asked afterwards."""
+        with self._life:
+            pointer, self._pointer = self._pointer, ffi.NULL
+            if pointer != ffi.NULL:
+                self._last_stats = self._read_stats(pointer)
+                self._last_lost = [
+                    int(lib.opd_sampler_lost(pointer, event)) for event in range(self._events)
+                ]
+                lib.opd_sampler_destroy(pointer)
 
     @property
     def _pipeline(self) -> Any:
@@ -267,8 +276,15 @@ class Sampler:
 
     def stats(self) -> dict[str, Any]:
         """Give ``struct opd_sampler_stats`` by name; times in ns, memory in bytes."""
+        with self._life:
+            if self._pointer == ffi.NULL:
+                return dict(self._last_stats)
+            return self._read_stats(self._pointer)
+
+    @staticmethod
+    def _read_stats(pointer: Any) -> dict[str, Any]:
         stats = ffi.new("struct opd_sampler_stats *")
-        lib.opd_sampler_stats(self._pointer, stats)
+        lib.opd_sampler_stats(pointer, stats)
         return struct_values(stats[0])
 
     def progress(self) -> int:
@@ -277,7 +293,10 @@ class Sampler:
 
     def lost(self, event: int) -> int:
         """Give the samples of an event that the rings lost so far."""
-        return int(lib.opd_sampler_lost(self._pointer, event))
+        with self._life:
+            if self._pointer == ffi.NULL:
+                return self._last_lost[event] if event < len(self._last_lost) else 0
+            return int(lib.opd_sampler_lost(self._pointer, event))
 
     def times(self, event: int) -> tuple[int, int]:
         """Give the enabled and the running time of an event, ns summed over CPUs."""

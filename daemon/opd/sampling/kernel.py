@@ -47,6 +47,26 @@ def boot_id(proc: str = "/proc") -> str:
         return ""
 
 
+def cpuid(proc: str = "/proc") -> str:
+    """Give vendor, family, model and stepping of the first CPU as perf.data spells them.
+
+    >>> cpuid("/nowhere")
+    ''
+    """
+    keys = {"vendor_id": "", "cpu family": "", "model": "", "stepping": ""}
+    try:
+        with (Path(proc) / "cpuinfo").open(encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                key, colon, value = line.partition(":")
+                if not colon:
+                    break  # the end of the first CPU
+                if key.strip() in keys:
+                    keys[key.strip()] = value.strip()
+    except OSError:
+        return ""
+    return ",".join(keys.values()) if all(keys.values()) else ""
+
+
 def kernel_build_id(sys: str = "/sys") -> str:
     """Give the running kernel's build-id in hex, "" when it has none."""
     try:

@@ -16,7 +16,7 @@ from opd.errors import ConfigError, OpdError, OperationFailedError, RecordFileEr
 from opd.events import opened, parse_events, requests_of, select_cpus
 from opd.process import return_memory, started
 from opd.query.server import Server
-from opd.sampling.kernel import boot_id, kernel_build_id
+from opd.sampling.kernel import boot_id, cpuid, kernel_build_id
 from opd.sampling.live import LiveSampling, this_host
 from opd.sampling.window import RunInfo
 from opd.service import crashes, governing, machine, segments, triggers
@@ -260,6 +260,7 @@ class Daemon:
                 cpus=os.cpu_count() or 1,
                 started_ns=time.time_ns(),
                 events=self._run_events,
+                cpuid=cpuid(),
             )
         )
         loop = WindowLoop(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING
 
 from opd.service.refusals import explain_open_failure
 
 if TYPE_CHECKING:
-    from opd.sampling.live import LiveSampling
+    from collections.abc import Iterable
+
+    from opd.sampling.live import LadderStep, LiveSampling
     from opd.service.log import Logger
 
 
@@ -31,11 +34,17 @@ def log_limits(log: Logger, sampling: LiveSampling, *, asked_ring_bytes: int) ->
             remedy="LimitMEMLOCK= in opd.service, CAP_IPC_LOCK, or a smaller sampling.ring_kib",
         )
     # The first step of the own processes' ladder is what was just said.
-    for step in sampling.ladder[1 if sampling.scope == "own" else 0 :]:
+    log_steps(log, sampling.ladder[1 if sampling.scope == "own" else 0 :])
+
+
+def log_steps(log: Logger, steps: Iterable[LadderStep]) -> None:
+    """One warning for each step down: what was refused, with its errno, and what came instead."""
+    for step in steps:
         log.warning(
             "event.fallback",
             asked=step.asked,
             refused=step.refused,
+            errno=errno.errorcode.get(step.errno, str(step.errno)),
             reason=os.strerror(step.errno),
             instead=step.instead,
         )

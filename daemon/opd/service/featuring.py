@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opd.errors import OpdError, UnknownNameError
+from opd.service.fallbacks import log_steps
 from opd.service.imports import import_in_child
 from opd.service.status import flat
 from opd_native.errors import NativeError
@@ -67,12 +68,14 @@ class Featuring:
             return sampling.events
         opened = []
         for one, event in self.host.kernel_events():
+            known = len(sampling.ladder)
             try:
                 index = sampling.add_event(event.request, feature=one.name)
             except NativeError as error:
                 self.host.refused(one, event, error.errno or 0)
             else:
                 opened.append((one, event, index))
+            log_steps(self._daemon.log, sampling.ladder[known:])
         if self._strict:
             self.host.check_strictly()
         events = [*sampling.events, *self.host.events(len(sampling.events))]

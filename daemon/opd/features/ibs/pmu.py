@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from opd.sampling.kernel import cpuid
 from opd_native.ibs import Machine
 
 DEVICES = "/sys/bus/event_source/devices"
@@ -94,17 +95,6 @@ def _field(file: Path) -> Field:
     return Field(word, tuple(bits))
 
 
-def read_machine(cpuinfo: str = "/proc/cpuinfo", release: str = "") -> Machine | None:
-    """Family and model of the first CPU, None unless AMD made it."""
-    found: dict[str, str] = {}
-    try:
-        with Path(cpuinfo).open(encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                key, colon, value = line.partition(":")
-                if not colon:
-                    break  # the end of the first CPU
-                found[key.strip()] = value.strip()
-    except OSError:
-        return None
-    cpuid = ",".join(found.get(key, "") for key in ("vendor_id", "cpu family", "model", "stepping"))
-    return Machine.of(cpuid, release)
+def read_machine(proc: str = "/proc", release: str = "") -> Machine | None:
+    """Family and model of this machine, None unless AMD made it."""
+    return Machine.of(cpuid(proc), release)
