@@ -80,6 +80,14 @@ is_skid(const struct opd_hit *hit, bool in_kernel, uint64_t ip)
     return (ip > exact ? ip - exact : exact - ip) < SKID_BYTES;
 }
 
+// Of an instruction of user space whose interrupt came in the kernel: how the
+// kernel got there is not how it was called.
+static bool
+is_after_entry(const struct opd_hit *hit, bool in_kernel)
+{
+    return in_kernel && !hit->kernel && hit->ibs != NULL && hit->ibs->exact;
+}
+
 // Walks the chain into `words`: the flags, then the frames.
 static void
 build_stack(const struct opd_pipeline *pipeline, struct opd_hit *hit, uint32_t *words)
@@ -109,6 +117,8 @@ build_stack(const struct opd_pipeline *pipeline, struct opd_hit *hit, uint32_t *
         if (!known_context)
             continue;
         depth++;
+        if (is_after_entry(hit, in_kernel))
+            continue;
         if (!in_kernel)
             user_frames++;
         if (first) {
