@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from opd.config import SamplingSettings
-    from opd.events import EventListing
-    from opd.events.named import Catalogue
+    from opd.events.cpucatalogue import Catalogue
+    from opd.events.listing import EventListing
 
 _WIDTH = 96
 
@@ -26,7 +26,8 @@ def print_checked(specs: Sequence[str], sampling: SamplingSettings, form: str) -
 
     Raises ConfigError, with nothing printed, where one of them is wrong.
     """
-    from opd.events import catalogue_of, check_events
+    from opd.events import catalogue_of
+    from opd.events.check import check_events
 
     output.require_stdout()
     if not specs:
@@ -51,7 +52,8 @@ def print_checked(specs: Sequence[str], sampling: SamplingSettings, form: str) -
 
 def print_events(sampling: SamplingSettings, form: str) -> None:
     """Every event that can be asked for: of the events files, of perf, and tracepoints."""
-    from opd.events import catalogue_of, list_events
+    from opd.events import catalogue_of
+    from opd.events.listing import list_events
 
     output.require_stdout()
     catalogue = catalogue_of(sampling)

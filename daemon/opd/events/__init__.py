@@ -1,22 +1,20 @@
-"""Events: the grammar, what there is here, and on which CPUs."""
+"""Events: the grammar, what there is here, and on which CPUs.
 
-from opd.events.check import CheckedEvent, check_events
+What is seldom needed at start-up (``listing``, ``check``, the events files) is
+imported from its own module.
+"""
+
+from opd.events.cpucatalogue import Catalogue
 from opd.events.cpus import online_cpus, parse_cpu_list, select_cpus
 from opd.events.grammar import parse_event, parse_events
-from opd.events.listing import EventListing, list_events
-from opd.events.named import Catalogue, extended, opened
 from opd.events.request import EventRequest
-from opd.events.wanted import catalogue_of, requests_of
+from opd.events.wanted import catalogue_of, extended, opened, requests_of
 
 __all__ = [
     "Catalogue",
-    "CheckedEvent",
-    "EventListing",
     "EventRequest",
     "catalogue_of",
-    "check_events",
     "extended",
-    "list_events",
     "online_cpus",
     "opened",
     "parse_cpu_list",

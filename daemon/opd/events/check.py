@@ -16,7 +16,7 @@ from opd.events.grammar import parse_events
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from opd.events.named import Catalogue
+    from opd.events.cpucatalogue import Catalogue
     from opd.events.request import EventRequest
 
 TIMER_TOKEN = "timer"  # noqa: S105 - a word of the answer

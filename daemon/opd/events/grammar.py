@@ -15,6 +15,7 @@ events of a feature as often as it is set to.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 from msgspec.structs import replace
@@ -22,7 +23,6 @@ from msgspec.structs import replace
 from opd.config.nearest import did_you_mean
 from opd.config.problems import Problem, raise_problems
 from opd.errors import EventError, PermissionDeniedError
-from opd.events import named
 from opd.events.catalogue import (
     BY_NAME,
     CATALOGUE,
@@ -30,9 +30,7 @@ from opd.events.catalogue import (
     PERF_TYPE_TRACEPOINT,
     Known,
 )
-from opd.events.named import Catalogue
-from opd.events.pmuevents import PMU_START, pmu_event
-from opd.events.probes import KINDS, TEXT_MOST, probe_event
+from opd.events.cpucatalogue import Catalogue
 from opd.events.request import EventRequest
 from opd.events.tail import COUNT, MODS, Tail, read_tail, without_mask
 from opd.events.tracepoints import (
@@ -51,6 +49,10 @@ if TYPE_CHECKING:
 Idle = Literal["exclude", "irq"]
 
 _SPEC_MOST = 256
+# A path and a mangled name.
+_PROBE_MOST = 4096 + 4096
+_PROBES = ("uprobe:", "uretprobe:")
+_PMU = re.compile(r"[A-Za-z0-9_][\w.-]{0,63}/", re.ASCII)
 
 
 class _Reader:
@@ -65,15 +67,17 @@ class _Reader:
 
     def read(self, text: str) -> EventRequest:
         """One SPEC."""
-        is_probe = text.startswith(tuple(f"{kind}:" for kind in KINDS))
-        most = TEXT_MOST if is_probe else _SPEC_MOST
+        is_probe = text.startswith(_PROBES)
+        most = _PROBE_MOST if is_probe else _SPEC_MOST
         if not text or len(text) > most:
             raise EventError(
                 f"expected an event of 1 to {most} characters, got {len(text)}: {text[:40]!r}"
             )
         if is_probe:
+            from opd.events.probes import probe_event
+
             return probe_event(text, sysfs=self.sysfs, proc=self.proc)
-        if PMU_START.match(text):
+        if _PMU.match(text):
             return self._of_pmu(text)
         head, *rest = text.split(":")
         known = BY_NAME.get(head)
@@ -88,6 +92,8 @@ class _Reader:
         return self._refuse(text, head, rest)
 
     def _of_pmu(self, text: str) -> EventRequest:
+        from opd.events.pmuevents import pmu_event
+
         found = pmu_event(text, sysfs=self.sysfs, proc=self.proc)
         return self._with_ladder(found.request, found.tail) if found.core else found.request
 
@@ -102,7 +108,9 @@ class _Reader:
         return _named(known, head, without_mask(text, tail), self.idle)
 
     def _of_files(self, text: str, variants: list[CpuEvent], rest: list[str]) -> EventRequest:
-        request, tail = named.named_request(text, variants, rest, self.catalogue, self.proc)
+        from opd.events.named import named_request
+
+        request, tail = named_request(text, variants, rest, self.catalogue, self.proc)
         if request.feature:
             return request
         if request.unit == "ns":
@@ -156,7 +164,9 @@ class _Reader:
             raise EventError(
                 f"unknown event {text!r}", hint="give one event each: --event A --event B"
             )
-        named.refuse_unknown(head, self.catalogue, _valid(self.catalogue))
+        from opd.events.named import refuse_unknown
+
+        refuse_unknown(head, self.catalogue, _valid(self.catalogue))
 
     def _refuse_pair(self, system: str, name: str) -> None:
         """``word:word`` that is no tracepoint here; returns when it is no better known."""
@@ -223,12 +233,12 @@ def parse_events(
             message = f"event {request.name!r} is asked for twice"
             problems.append(Problem(source, "", message, is_event=True))
         requests[key] = request
-    found = named.counted_apart(tuple(requests.values()))
-    if not problems:
+    found = tuple(requests.values())
+    if not problems and any(request.cpu_event for request in found):
+        from opd.events.named import check_together
+
         try:
-            named.check_timer(found)
-            if any(request.counters for request in found):
-                named.check_counters(found, reader.catalogue)
+            found = check_together(found, reader.catalogue)
         except EventError as error:
             problems.append(Problem(source, "", error.message, error.hint, is_event=True))
     raise_problems(problems)

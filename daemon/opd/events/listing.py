@@ -10,7 +10,8 @@ import msgspec
 from opd.errors import PermissionDeniedError
 from opd.events import cputype
 from opd.events.catalogue import CATALOGUE, DEFAULT_HZ, Kind
-from opd.events.named import Catalogue, maximum
+from opd.events.cpucatalogue import Catalogue
+from opd.events.named import maximum
 from opd.events.pmu import pmu_names
 from opd.events.tracepoints import MOUNT_HINT, find_tracefs, tracepoint_names
 from opd.events.unitmasks import MaskEntry  # noqa: TC001 - msgspec reads it

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 from msgspec.structs import replace
 
 from opd.config.nearest import did_you_mean
-from opd.errors import ConfigError, EventError
+from opd.errors import EventError
 from opd.events import cputype
 from opd.events.allocation import map_events_to_counters
 from opd.events.catalogue import (
@@ -18,76 +18,20 @@ from opd.events.catalogue import (
     PERF_TYPE_SOFTWARE,
     PERIOD_MOST,
 )
-from opd.events.cpuevents import CpuEvent, CpuEvents, load
 from opd.events.request import EventRequest
 from opd.events.tail import COUNT, Tail, read_tail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
+
+    from opd.events.cpucatalogue import Catalogue
+    from opd.events.cpuevents import CpuEvent
 
 # How far the counters of IBS go: MaxCnt has 20 bits, that of ops 27 since family 12h.
 _EXTENDED_MOST = {"ibs_fetch": (1 << 20) - 1, "ibs_op": (1 << 27) - 1}
 _OP_MOST_FAMILY10 = (1 << 20) - 1
 # What the kernel calls the events that every x86-64 has.
 _GENERALIZED = {0x76: 0, 0xC0: 1, 0xC2: 4, 0xC3: 5}
-
-
-class Catalogue:
-    """The events files of one CPU type, read when they are first needed.
-
-    ``cpu_type`` "": this machine's. ``events_dir`` "": /etc/opd/events.
-    """
-
-    def __init__(self, *, cpu_type: str = "", events_dir: str = "", proc: str = "/proc") -> None:
-        self.path: tuple[Path, ...] = cputype.search_path(events_dir)
-        self._asked, self._proc = cpu_type, proc
-        self._read: CpuEvents | None = None
-        self._here = ""
-
-    @property
-    def here(self) -> str:
-        """The CPU type of this machine."""
-        self._here = self._here or cputype.detect(proc=self._proc)
-        return self._here
-
-    @property
-    def events(self) -> CpuEvents:
-        """All events. Raises ConfigError for broken files, EventError for an unknown type."""
-        if self._read is None:
-            wanted = self._asked or self.here
-            if not self._asked and cputype.find_file(wanted, "events", self.path) is None:
-                wanted = cputype.GENERIC
-            name = cputype.check_type(wanted, self.path)
-            self._read = load(name, self.path)
-        return self._read
-
-    @property
-    def cpu_type(self) -> str:
-        """The type whose events these are."""
-        return self.events.cpu_type
-
-    @property
-    def foreign(self) -> bool:
-        """Whether they are those of another CPU than this machine's."""
-        return self.cpu_type != self.here
-
-    def others_with(self, name: str) -> list[str]:
-        """CPU types other than this one whose files have an event of that name."""
-        found = []
-        for each in cputype.known_types(self.path):
-            try:
-                if each != self.cpu_type and name in load(each, self.path).by_name:
-                    found.append(each)
-            except ConfigError:
-                continue  # broken files of a type that nobody asked for
-        return found
-
-    def check(self) -> None:
-        """Read the files where somebody chose them. Raises as ``events`` does."""
-        wanted = self._asked or self.here
-        if self._asked or cputype.find_file(wanted, "events", self.path[:1]) is not None:
-            _ = self.events
 
 
 def maximum(cpu_type: str, event: CpuEvent) -> int:
@@ -219,6 +163,19 @@ def _join(counters: Sequence[int]) -> str:
     return f"{word} {', '.join(map(str, counters))}"
 
 
+def check_together(
+    requests: Sequence[EventRequest], catalogue: Catalogue
+) -> tuple[EventRequest, ...]:
+    """Events that can be sampled together, under names that reports tell apart.
+
+    Raises EventError where they are too many for the counters, or TIMER is beside others.
+    """
+    apart = counted_apart(requests)
+    check_timer(apart)
+    check_counters(apart, catalogue)
+    return apart
+
+
 def check_timer(requests: Sequence[EventRequest]) -> None:
     """Raise EventError where TIMER is asked for beside another event."""
     timers = [each for each in requests if each.cpu_event and each.type == PERF_TYPE_SOFTWARE]
@@ -242,20 +199,6 @@ def refuse_unknown(name: str, catalogue: Catalogue, hint: str) -> NoReturn:
             hint=hint,
         )
     raise EventError(f"unknown event {name!r}{near}", hint=hint)
-
-
-def opened(requests: Sequence[EventRequest]) -> tuple[EventRequest, ...]:
-    """Those that the sampler opens: all but the features' own."""
-    return tuple(request for request in requests if not request.feature)
-
-
-def extended(requests: Sequence[EventRequest]) -> dict[str, list[EventRequest]]:
-    """The events that features have, by feature; each is to be enabled for them."""
-    found: dict[str, list[EventRequest]] = {}
-    for request in requests:
-        if request.feature:
-            found.setdefault(request.feature, []).append(request)
-    return found
 
 
 def counted_apart(requests: Sequence[EventRequest]) -> tuple[EventRequest, ...]:

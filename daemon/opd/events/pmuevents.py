@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from opd.events.tail import Tail
 
 FORM = "pmu/term=value,.../[mods][:COUNT]"
-PMU_START = re.compile(r"[A-Za-z0-9_][\w.-]{0,63}/", re.ASCII)
 _EVENT = re.compile(r"([A-Za-z0-9_][\w.-]{0,63})/([^/]*)/(.*)", re.ASCII | re.DOTALL)
 _WORDS = ("config", "config1", "config2")
 _VALUE = re.compile("0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20}")

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from opd_native.elf import Elf
 
 FORM = "uprobe:/path:symbol[+OFFSET][:mods][:COUNT]"
-KINDS = ("uprobe", "uretprobe")
-# A path and a mangled name.
-TEXT_MOST = 4096 + 4096
 _NUMBER = re.compile("0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20}")
 _PLUS = re.compile(r"(.+)\+(0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20})")
 _DEBUG_ROOT = "/usr/lib/debug"

@@ -4,7 +4,8 @@ import pytest
 from events_files import write_type
 
 from opd.errors import ConfigError, EventError
-from opd.events import Catalogue, check_events, extended, opened, parse_events
+from opd.events import Catalogue, extended, opened, parse_events
+from opd.events.check import check_events
 
 SIX = [
     *("CPU_CLK_UNHALTED:100000", "IBS_FETCH_ALL:100000", "IBS_OP_ALL:100000"),

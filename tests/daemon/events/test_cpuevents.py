@@ -248,7 +248,7 @@ WORDS = st.sampled_from(
 FILES = st.lists(st.lists(WORDS, max_size=8).map(" ".join), max_size=12).map("\n".join)
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(FILES | st.text(max_size=400), FILES | st.text(max_size=400))
 def test_any_text_is_events_or_a_list_of_mistakes(tmp_path_factory, events, masks):
     """No file gets anything but events or a ConfigError with places."""
@@ -282,7 +282,7 @@ TAGS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 @given(TAGS, st.randoms(use_true_random=False), st.text("abc :#", max_size=20))
 def test_every_right_line_is_understood(tmp_path_factory, tags, order, text):
     """Tags in any order, blanks as one likes; what was written comes back."""

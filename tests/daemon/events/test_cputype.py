@@ -5,7 +5,7 @@ from events_files import write_type
 
 from opd.errors import EventError
 from opd.events import cputype
-from opd.events.named import Catalogue
+from opd.events.cpucatalogue import Catalogue
 
 
 def proc(folder, vendor, family):

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opd.errors import EventError, PermissionDeniedError
@@ -301,6 +301,7 @@ TOKENS = st.lists(
 ).map(":".join)
 
 
+@settings(deadline=None)
 @given(TOKENS | st.text(max_size=300))
 def test_any_text_is_an_event_or_an_event_error(machine, text):
     """No text gets anything but a request or an EventError."""
@@ -311,6 +312,7 @@ def test_any_text_is_an_event_or_an_event_error(machine, text):
     assert request.name
 
 
+@settings(deadline=None)
 @given(TOKENS | st.text(max_size=300))
 def test_any_text_without_tracefs(bare, text):
     """The same where tracefs is not mounted."""
@@ -324,7 +326,8 @@ def test_any_text_without_tracefs(bare, text):
 IN_A_MOUNT_NAMESPACE = """
 [ -d /sys/kernel/tracing/events ] || mount -t tracefs none /sys/kernel/tracing || exit 99
 exec "$0" -c '
-from opd.events import parse_event, list_events
+from opd.events import parse_event
+from opd.events.listing import list_events
 request = parse_event("sched:sched_switch")
 number = int(open("/sys/kernel/tracing/events/sched/sched_switch/id").read())
 assert (request.type, request.config, request.period) == (2, number, 1), request

@@ -1,7 +1,7 @@
 """Which events there are on a machine with, and without, PMU and tracefs."""
 
-from opd.events import list_events, parse_event
-from opd.events.listing import core_pmus
+from opd.events import parse_event
+from opd.events.listing import core_pmus, list_events
 
 
 def machine(folder, *pmus, tracepoints=()):

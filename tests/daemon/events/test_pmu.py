@@ -1,7 +1,7 @@
 """PMUs of sysfs: formats, named events, abilities; ``pmu/term=value/`` by them."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opd.errors import EventError
@@ -182,6 +182,7 @@ TERMS = st.lists(
 ).map(",".join)
 
 
+@settings(deadline=None)
 @given(TERMS | st.text(max_size=60), st.text("upk:0123/", max_size=12))
 def test_any_text_is_an_event_or_an_event_error(machine, terms, behind):
     """No text gets anything else."""

@@ -2,7 +2,8 @@
 
 import pytest
 
-from opd.events import Catalogue, check_events
+from opd.events import Catalogue
+from opd.events.check import check_events
 from opd.events.cputype import known_types, search_path
 from opd_native import ibs
 
