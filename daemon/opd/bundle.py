@@ -75,6 +75,8 @@ class Bundle:
         # What the daemon may not keep is not passed on either.
         self._hide_commands |= settings.get("privacy", {}).get("redact", "none") != "none"
         self._ask("hello.json", "what it can do", daemon, "hello")
+        self._ask("features.json", "its extended features", daemon, "features")
+        self._ask("stats.json", "what they count and cost", daemon, "stats")
         self._ask("sessions.json", "the sessions of its store", daemon, "sessions")
         self._ask("marks.json", "the marks of its store", daemon, "marks")
         self._quality(daemon, status)

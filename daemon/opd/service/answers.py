@@ -163,6 +163,7 @@ class Answers:
 
         config = self._daemon.config
         settings = {name: msgspec.to_builtins(getattr(config, name)) for name in SECTIONS}
+        settings |= self._daemon.featuring.settings()
         return {"settings": settings, "sources": dict(config.origin.sources)}
 
     def dump(self) -> dict[str, Any]:

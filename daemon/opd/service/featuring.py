@@ -144,6 +144,12 @@ class Featuring:
         self._refuse_name(params)
         return {"features": self.host.stats(params.get("name")) if self.host else {}}
 
+    def settings(self) -> dict[str, Any]:
+        """Their tables, with every option, for ``config``."""
+        if self.host is None:
+            return {}
+        return {f"feature.{one['name']}": one["set"] for one in self.host.view()}
+
     def turn_over(self, what: str) -> None:
         """A session ended by ``save`` or ``reset``."""
         if self.host is not None:
