@@ -50,6 +50,11 @@ class SampleFiles:
     def __len__(self) -> int:
         return len(self._known)
 
+    @property
+    def owes(self) -> bool:
+        """Whether there are calls that sessions and evictions left to do."""
+        return bool(self._copies or self._to_close)
+
     def of_window(
         self, window: Window, ids: Mapping[str, int], paths: Mapping[int, str]
     ) -> list[Seen]:

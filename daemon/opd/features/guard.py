@@ -9,12 +9,17 @@ import msgspec
 
 from opd.features.declared import UnavailableError
 from opd.features.quarantine import Quarantine, described
-from opd.features.thread import Budget, BusyError, HookThread
+from opd.features.thread import Budget, BusyError, HookThread, OverranError, resident_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 Result = TypeVar("Result")
+
+# Of the memory budget: what opd may have grown by in all, and a feature by its calls together,
+# before the feature is not called any more until there is less.
+_GROWN_TIMES = 4
+_KEPT_TIMES = 2
 
 
 class Log(Protocol):
@@ -67,6 +72,8 @@ class Guard:
         self.costs: dict[str, HookCost] = {}
         self._present = ""  # the hook that runs
         self._turn = 0
+        self._at_first = resident_bytes()
+        self.kept_bytes = 0  # what opd grew by during the calls together
 
     @property
     def is_open(self) -> bool:
@@ -78,10 +85,13 @@ class Guard:
         """Whether a call that cannot be interrupted still runs."""
         return self._thread.is_stuck
 
-    def call(self, hook: str, work: Callable[[], Result]) -> Result:
-        """What a hook returns, also in quarantine. Raises Failed, UnavailableError, BusyError."""
+    def call(self, hook: str, work: Callable[[], Result], *, always: bool = False) -> Result:
+        """What a hook returns, also in quarantine. Raises Failed, UnavailableError, BusyError.
+
+        ``always``: however much memory the feature keeps.
+        """
         try:
-            result = self._thread.call(lambda: self._timed(hook, work), self.budget)
+            result = self._weighed(lambda: self._timed(hook, work), always=always)
         except (UnavailableError, BusyError):
             raise
         except Exception as error:
@@ -90,8 +100,11 @@ class Guard:
         self.quarantine.went_well(hook)
         return result
 
-    def each(self, steps: Iterable[Step]) -> bool:
-        """Call one after the other, within one budget; False when one failed: it was the last."""
+    def each(self, first: str, steps: Iterable[Step]) -> bool:
+        """Call one after the other, within one budget; False when one failed: it was the last.
+
+        ``first`` is the hook that is to blame when none could be called.
+        """
         hooks: set[str] = set()
         self._turn += 1
         turn = self._turn
@@ -105,11 +118,13 @@ class Guard:
 
         self._present = ""
         try:
-            self._thread.call(work, self.budget)
+            self._weighed(work)
+        except BusyError:
+            return False
         except Exception as error:  # noqa: BLE001 - foreign code
             self._turn += 1
             hooks.discard(self._present)
-            self._failed(self._present or "opd_sfile_sync", error)
+            self._failed(self._present or first, error)
             return False
         finally:
             for hook in hooks:
@@ -119,6 +134,18 @@ class Guard:
     def close(self) -> None:
         """Let the thread end."""
         self._thread.close()
+
+    def _weighed(self, work: Callable[[], Result], *, always: bool = False) -> Result:
+        """Call it on the thread, unless it has kept too much of what it was given before."""
+        before, most = resident_bytes(), self.budget.memory_bytes
+        grown = before - self._at_first > _GROWN_TIMES * most
+        if grown and self.kept_bytes > _KEPT_TIMES * most and not always:
+            kept, now = self.kept_bytes >> 20, before >> 20
+            raise OverranError(f"opd grew by {kept} MiB in its calls together, and has {now} now")
+        try:
+            return self._thread.call(work, self.budget)
+        finally:
+            self.kept_bytes += max(0, resident_bytes() - before)
 
     def _timed(self, hook: str, work: Callable[[], Result]) -> Result:
         """On the feature's thread."""

@@ -117,10 +117,10 @@ class RunningFeature:
             if self._called:
                 self.files.close_all()
                 if self.guard.is_open and self.files.wanted:
-                    self.guard.each(self.files.flush())
+                    self.guard.each("opd_sfile_close", self.files.flush())
                 plugin, feature = self.activation.plugin, self.activation.feature
                 with contextlib.suppress(Failed, BusyError, UnavailableError):
-                    self.guard.call("opd_ext_deinit", lambda: plugin.deinit(feature))
+                    self.guard.call("opd_ext_deinit", lambda: plugin.deinit(feature), always=True)
             self._begun = False
             self.guard.close()
 
@@ -167,13 +167,18 @@ class RunningFeature:
         calls = self.context.window_calls
         if calls:
             self.guard.each(
-                Step("each_window", lambda call=call: check_nothing(call(start, end)))  # type: ignore[misc]
-                for call in calls
+                "each_window",
+                (
+                    Step("each_window", lambda call=call: check_nothing(call(start, end)))  # type: ignore[misc]
+                    for call in calls
+                ),
             )
 
     def _sync(self, window: Window, events: int, paths: Mapping[int, str]) -> None:
         seen = self.files.of_window(window, self.ids, paths)
-        if not self.guard.each(self.files.steps(seen)):
+        if not (seen or self.files.owes):
+            return
+        if not self.guard.each("opd_sfile_sync", self.files.steps(seen)):
             return  # of a window that failed, no extra column is right
         rows = Rows(window)
         for one in seen:
@@ -188,7 +193,7 @@ class RunningFeature:
             if self._begun and self.files.wanted:
                 self.files.turn_over(copy=saved)
                 if self.guard.is_open:
-                    self.guard.each(self.files.flush())
+                    self.guard.each("opd_sfile_close", self.files.flush())
 
     # ---- answers
 

@@ -170,6 +170,27 @@ def test_a_create_that_fails_comes_again(make, monkeypatch):
     assert names(target) == ["init", "create", "create", "sync"]
 
 
+def test_a_feature_that_keeps_a_little_of_each_call_is_not_called_for_ever(make, monkeypatch):
+    """Once opd has grown by several budgets while its hooks ran; but deinit always is."""
+    size = [0]
+    monkeypatch.setattr("opd.features.guard.resident_bytes", lambda: size[0])
+    target = Inline()
+
+    def grow(_start, _end):
+        size[0] += BUDGET.memory_bytes // 2
+
+    target.does["init"] = lambda _feature, _options, context: context.each_window(grow)
+    running = make(target)
+    running.begin()
+    for sequence in range(20):
+        running.window(empty_window(sequence), EVENTS, {})
+    cost = running.guard.costs["each_window"]
+    assert (cost.calls, cost.failures, running.skipped_windows) == (9, 1, 10)
+    assert "opd grew by 4608 MiB in its calls together" in running.guard.quarantine.last_error
+    running.end()
+    assert names(target) == ["init", "deinit"]
+
+
 def test_unavailable_is_no_failure(make, log):
     """By the check or by init: the reason is told, and no window asks again."""
     checked = Inline(Feature(name="inline", summary="x", unavailable=lambda: "no such  PMU\n"))
