@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
+# How long a hook that must be called waits for its turn.
+PATIENCE_S = 20.0
 # Of the memory budget: what opd may have grown by in all, and a feature by its calls together,
 # before the feature is not called any more until there is less.
 _GROWN_TIMES = 4
@@ -70,8 +73,6 @@ class Guard:
         self._thread = HookThread(f"opd-feature-{feature}")
         self.quarantine = Quarantine()
         self.costs: dict[str, HookCost] = {}
-        self._present = ""  # the hook that runs
-        self._turn = 0
         self._at_first = resident_bytes()
         self.kept_bytes = 0  # what opd grew by during the calls together
 
@@ -105,30 +106,29 @@ class Guard:
 
         ``first`` is the hook that is to blame when none could be called.
         """
-        hooks: set[str] = set()
-        self._turn += 1
-        turn = self._turn
+        called: list[str] = []  # the last one is to blame
+        given_up = threading.Event()
 
         def work() -> None:
             for step in steps:
-                if turn != self._turn:
-                    return  # it was given up, and comes back late
+                if given_up.is_set():
+                    return  # it comes back late
+                called.append(step.hook)
                 self._timed(step.hook, step.call)
-                hooks.add(step.hook)
 
-        self._present = ""
         try:
             self._weighed(work)
         except BusyError:
             return False
         except Exception as error:  # noqa: BLE001 - foreign code
-            self._turn += 1
-            hooks.discard(self._present)
-            self._failed(self._present or first, error)
-            return False
-        finally:
-            for hook in hooks:
+            given_up.set()
+            blamed = called.pop() if called else first
+            self._failed(blamed, error)
+            for hook in set(called) - {blamed}:
                 self.quarantine.went_well(hook)
+            return False
+        for hook in set(called):
+            self.quarantine.went_well(hook)
         return True
 
     def close(self) -> None:
@@ -143,13 +143,13 @@ class Guard:
             kept, now = self.kept_bytes >> 20, before >> 20
             raise OverranError(f"opd grew by {kept} MiB in its calls together, and has {now} now")
         try:
-            return self._thread.call(work, self.budget)
+            # What must be called waits for others, and they end.
+            return self._thread.call(work, self.budget, patience_s=PATIENCE_S if always else None)
         finally:
             self.kept_bytes += max(0, resident_bytes() - before)
 
     def _timed(self, hook: str, work: Callable[[], Result]) -> Result:
         """On the feature's thread."""
-        self._present = hook
         cost = self.costs.setdefault(hook, HookCost())
         cpu, wall = time.thread_time_ns(), time.monotonic_ns()
         try:

@@ -1,7 +1,7 @@
 """The hooks of a plugin. Each contract: when, arguments, thread, may it block, if it raises.
 
 What holds of all: a hook runs on a thread of its feature (``opd_ext_features``
-on one of its plugin), never two at a time, and sampling goes on beside it. It
+on one of its plugin), one at a time of all, and sampling goes on beside it. It
 has a budget of time (``daemon.hook_seconds``) and of memory
 (``daemon.hook_mib``). One that raises, uses more than its budget or returns
 what its contract does not allow is interrupted, logged with the plugin's name

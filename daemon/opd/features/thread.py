@@ -67,7 +67,7 @@ class LeftError(Exception):
 
 
 class BusyError(Exception):
-    """The thread is in another call."""
+    """Other calls run, and took the caller's patience."""
 
 
 class _Job(Generic[Result]):
@@ -106,23 +106,31 @@ class _Job(Generic[Result]):
 class HookThread:
     """Runs one call at a time, each for a caller that waits. Any thread may call.
 
-    The thread begins with the first call. ``name`` is its own.
+    Of all such threads one runs at a time: what opd grows by meanwhile is then
+    of the code that runs. The thread begins with the first call. ``name`` is
+    its own.
     """
+
+    _turn = threading.Lock()
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._turn = threading.Lock()
         self._jobs: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._stuck: _Job[Any] | None = None
 
-    def call(self, work: Callable[[], Result], budget: Budget) -> Result:
+    def call(
+        self, work: Callable[[], Result], budget: Budget, *, patience_s: float | None = None
+    ) -> Result:
         """What ``work`` returns. Raises what it raises, and the errors of this module.
 
-        The caller waits for the budget and half a second at most.
+        The caller waits for the budget and half a second at most, and before
+        that as long for its turn (or for ``patience_s``).
         """
-        if not self._turn.acquire(timeout=budget.seconds + GRACE_S):
-            raise BusyError(f"{self.name} is in another call")
+        if patience_s is None:
+            patience_s = budget.seconds + GRACE_S
+        if not self._turn.acquire(timeout=patience_s):
+            raise BusyError("other hooks run")
         try:
             if self._stuck is not None and not self._stuck.done.is_set():
                 raise StuckError("it is still in the call that could not be interrupted")

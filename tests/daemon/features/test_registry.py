@@ -177,7 +177,14 @@ NONSENSE = {
         ),
         "wrong column",
     ),
-    "probe": (Feature(name="a", summary="x", probes=(Probe(name="", summary="x"),)), "Probe"),
+    "probe": (
+        Feature(
+            name="a",
+            summary="x",
+            probes=(Probe(name="", summary="x", metrics=(), measure=print),),
+        ),
+        "Probe",
+    ),
     "none": (None, "expected a Feature, got 'None'"),
 }
 
