@@ -1,3 +1,4 @@
+#include "opd/calibrate.h"
 #include "opd/cgroup.h"
 #include "opd/columns.h"
 #include "opd/condense.h"

@@ -63,6 +63,11 @@ def shown(text: str) -> str:
     return quoted if len(quoted) <= 120 else f"{quoted[:116]}...'"
 
 
+def parse_pairs(args: str, where: str) -> list[Argument]:
+    """``key=value,key=value`` without a name before it. Raises ConfigError with the token."""
+    return _pairs(args, where)
+
+
 def _pairs(args: str, where: str) -> list[Argument]:
     if not args:
         return []

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _TRUE = ("true", "yes", "on", "1")
 _FALSE = ("false", "no", "off", "0")
 _SUFFIXES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_SIZE_MOST = (1 << 63) - 1
 _SIZE = re.compile(r"([0-9]+)([kmg])(?:i?b)?", re.IGNORECASE | re.ASCII)
 _PLAIN = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
@@ -164,10 +165,14 @@ def _atom(field: _Field, text: str) -> Any:
         if atom is float:
             return float(text)
         if field.is_size and (size := _SIZE.fullmatch(text)):
-            return int(size[1]) * _SUFFIXES[size[2].lower()]
-        return int(text, 0)
+            number = int(size[1]) * _SUFFIXES[size[2].lower()]
+        else:
+            number = int(text, 0)
     except ValueError:
         raise ValueError from None
+    if field.is_size and number > _SIZE_MOST:
+        raise ValueError("no machine has so much")
+    return number
 
 
 def _word(words: tuple[Any, ...], text: str) -> Any:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # Features that come with opd's own package: found without looking for others.
 BUILTIN: dict[str, str] = {
+    "calibrate": "opd.features.calibrate",
     "ibs_fetch": "opd.features.ibs",
     "ibs_op": "opd.features.ibs",
 }

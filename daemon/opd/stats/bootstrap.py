@@ -1,0 +1,154 @@
+"""How sure a paired comparison is: blocks, and a bootstrap over processes and blocks in them.
+
+Samples of one process share its luck: addresses, pages, what else ran. So the
+resampling draws processes first, then blocks within each. The seed is fixed:
+the same samples always give the same answer.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from opd.stats.distribution import median, quantile
+from opd.stats.tails import normal_cdf, student_cdf, student_quantile
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+RESAMPLES = 2000
+SEED = 20_071_101
+TRIM = 0.2
+BLOCK_PAIRS = 250
+# More blocks than these say no more, and would cost seconds.
+BLOCKS_MOST = 1200
+
+Groups = list[list[float]]
+
+
+class Resampled(msgspec.Struct, frozen=True):
+    """An estimate, and what it came to when processes and blocks were drawn anew (ascending)."""
+
+    estimate: float
+    draws: list[float]
+    n: int
+    processes: int
+
+    def bound(self, share: float) -> float:
+        """The one-sided bound that the truth is below with probability ``share``.
+
+        The percentile is moved outward as Student's law does: few blocks know
+        their own spread badly.
+        """
+        if self.n < 2:
+            return math.copysign(math.inf, share - 0.5)
+        wide = student_quantile(share, self.n - 1) * math.sqrt(self.n / (self.n - 1))
+        return quantile(self.draws, normal_cdf(wide))
+
+    @property
+    def error(self) -> float:
+        """The standard error of the estimate; infinite when nothing is known of it."""
+        if self.n < 2:
+            return math.inf
+        mean = math.fsum(self.draws) / len(self.draws)
+        square = math.fsum((x - mean) ** 2 for x in self.draws) / (len(self.draws) - 1)
+        return math.sqrt(square * self.n / (self.n - 1))
+
+    def p_above(self, margin: float) -> float:
+        """How likely an estimate so high is, were the truth ``margin`` or less."""
+        error = self.error
+        if math.isinf(error):
+            return 1.0
+        if error == 0.0:
+            return 0.0 if self.estimate > margin else 1.0
+        return student_cdf((margin - self.estimate) / error, self.n - 1)
+
+
+def log_ratios(before: Sequence[float], after: Sequence[float]) -> list[float]:
+    """Logs of after by before, pair by pair. Raises ValueError unless all are above 0."""
+    if len(before) != len(after):
+        raise ValueError(f"{len(before)} samples and {len(after)} are no pairs")
+    if any(not x > 0.0 for x in before) or any(not x > 0.0 for x in after):
+        raise ValueError("a ratio needs samples above 0")
+    return [math.log(b / a) for a, b in zip(before, after, strict=True)]
+
+
+def blocks_of(
+    before: Sequence[float], after: Sequence[float], pairs: int = BLOCK_PAIRS
+) -> list[float]:
+    """Of each ``pairs`` pairs in order the log of the ratio of medians; a short rest joins in.
+
+    Raises ValueError as log_ratios does.
+    """
+    if pairs <= 1:
+        return log_ratios(before, after)
+    log_ratios(before[:1], after[:1])
+    if len(before) != len(after):
+        raise ValueError(f"{len(before)} samples and {len(after)} are no pairs")
+    count = max(1, len(before) // pairs)
+    blocks = []
+    for at in range(count):
+        end = (at + 1) * pairs if at + 1 < count else len(before)
+        below, above = median(before[at * pairs : end]), median(after[at * pairs : end])
+        if not (below > 0.0 and above > 0.0):
+            raise ValueError("a ratio needs samples above 0")
+        blocks.append(math.log(above / below))
+    return blocks
+
+
+def trimmed_mean(values: Sequence[float], trim: float = TRIM) -> float:
+    """The mean without the ``trim`` least and greatest share.
+
+    >>> trimmed_mean([1.0, 2.0, 3.0, 4.0, 100.0])
+    3.0
+    """
+    ordered = sorted(values)
+    cut = int(len(ordered) * trim)
+    kept = ordered[cut : len(ordered) - cut]
+    return math.fsum(kept) / len(kept)
+
+
+def resample(groups: Groups, *, resamples: int = RESAMPLES, seed: int = SEED) -> Resampled:
+    """Draw processes and blocks in them anew. Raises ValueError without blocks."""
+    groups = [thinned(group) for group in groups if group]
+    if not groups:
+        raise ValueError("no blocks")
+    draw = random.Random(seed)  # noqa: S311 - no secret
+    draws = []
+    for _ in range(resamples):
+        chosen = draw.choices(groups, k=len(groups)) if len(groups) > 1 else groups
+        drawn: list[float] = []
+        for group in chosen:
+            drawn += draw.choices(group, k=len(group))
+        drawn.sort()
+        cut = int(len(drawn) * TRIM)
+        kept = drawn[cut : len(drawn) - cut]
+        draws.append(sum(kept) / len(kept))
+    draws.sort()
+    pooled = [block for group in groups for block in group]
+    return Resampled(trimmed_mean(pooled), draws, len(pooled), len(groups))
+
+
+def thinned(blocks: list[float]) -> list[float]:
+    """At most so many blocks: beyond that, means of neighbours."""
+    every = math.ceil(len(blocks) / BLOCKS_MOST)
+    if every <= 1:
+        return blocks
+    parts = [blocks[at : at + every] for at in range(0, len(blocks), every)]
+    return [math.fsum(part) / len(part) for part in parts]
+
+
+def autocorrelation(values: Sequence[float]) -> float:
+    """Of each with the next; 0 for too few or none that differ."""
+    n = len(values)
+    if n < 3:
+        return 0.0
+    mean = math.fsum(values) / n
+    square = math.fsum((x - mean) ** 2 for x in values)
+    if square == 0.0:
+        return 0.0
+    return math.fsum((a - mean) * (b - mean) for a, b in itertools.pairwise(values)) / square
