@@ -48,6 +48,8 @@ DEFAULT_RESOLVER = "opd.symbols.resolver:Resolver"
 EXIT_STORE_GONE = 3
 _REPORT_SECONDS = 5.0
 _WEIGH_SECONDS = 60.0
+# What burst and is free again lies between what is kept: 7 of 46 MB after a quarter of an hour.
+_TRIM_SECONDS = 600.0
 # What may pass by itself: the window is tried again this often.
 _WAITED_FOR = frozenset(("disk_full", "io_error", "busy", "read_only", "sqlite"))
 _HOLD_SECONDS = 1.0
@@ -125,6 +127,7 @@ class Worker:
         self._run = ""
         self._reported = 0.0
         self._weighed, self._pss = -_WEIGH_SECONDS, 0
+        self._trimmed = time.monotonic()
 
     def run(self) -> int:
         """Serve until Close or the daemon's end."""
@@ -323,8 +326,12 @@ class Worker:
 
     def _own_pss(self) -> int:
         """At most a minute old: the kernel walks all pages to tell it."""
-        if time.monotonic() - self._weighed > _WEIGH_SECONDS:
-            self._weighed = time.monotonic()
+        now = time.monotonic()
+        if now - self._weighed > _WEIGH_SECONDS:
+            if now - self._trimmed > _TRIM_SECONDS:
+                self._trimmed = now
+                trim_memory()
+            self._weighed = now
             self._pss = pss_bytes()
         return self._pss
 
