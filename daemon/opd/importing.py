@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from msgspec import structs
 
 from opd.errors import OpdError, RecordFileError, UsageError
-from opd.importing_events import IbsTotals, bare_notes, event_infos, ibs_quality
+from opd.importing_events import IbsTotals, bare_notes, event_infos, ibs_pmus
 from opd.process import die_with, name_process
+from opd.sampling.ibs import ibs_quality
 from opd.sampling.live import cgroup_infos, image_info, make_window
 from opd.sampling.window import LABELS, MODE_KERNEL, RunInfo
 from opd.store.requests import LIVE_SESSION
@@ -249,7 +250,7 @@ class _Import:
             "elapsed_ns": max(counts["last_time"] - counts["first_time"], 0)
             * max(self._data.cpus_online, 1),
         }
-        quality |= ibs_quality(native.ibs_counts)
+        quality |= ibs_quality(native.ibs_counts, ibs_pmus(self._importer))
         self._ibs.update(native.ibs_counts)
         # What is derived of a sample is no further sample.
         self._samples += sum(

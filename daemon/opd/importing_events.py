@@ -47,12 +47,14 @@ def _is_dummy(attr: EventAttr) -> bool:
     return attr.type == _PERF_TYPE_SOFTWARE and attr.config == _SW_DUMMY
 
 
-def ibs_quality(counts: Mapping[int, Mapping[str, int]]) -> dict[str, int]:
-    """Give a window's counts of IBS records, summed over its events, as a window keeps them."""
-    sums: Counter[str] = Counter()
-    for one in counts.values():
-        sums.update(one)
-    return {f"ibs_{name}": count for name, count in sums.items() if count}
+def ibs_pmus(importer: Importer) -> dict[int, str]:
+    """Give the PMU of each event with IBS records, by the event's number."""
+    pmus = {}
+    for number, event in enumerate(importer.events()):
+        found = importer.ibs_attr(event.attr)
+        if found and event.derived is None:
+            pmus[number] = found[0].pmu
+    return pmus
 
 
 class IbsTotals:

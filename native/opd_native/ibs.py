@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from opd_native._core import ffi, lib
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 MINIMUM_COUNT = 50000  # of every derived event, as in oprofile's files
 
@@ -172,3 +172,25 @@ def period(flavour: Flavour, config: int, sample_period: int) -> int | None:
 def period_limits(flavour: Flavour, caps: int) -> tuple[int, int]:
     """Give the least period and the greatest that the hardware counts at once."""
     return int(lib.opd_ibs_period_min(flavour)), int(lib.opd_ibs_period_max(flavour, caps))
+
+
+def satisfied(event: DerivedEvent, records: Sequence[bytes], machine: Machine) -> list[int | None]:
+    """What each raw record adds to a derived event: 1, or its value; None: it is not satisfied."""
+    where = _machine(machine)
+    hits = ffi.new("struct opd_ibs_hits *")
+    count = ffi.new("unsigned *")
+    value = (lib.opd_ibs_events(count) + event.bit).value
+    word, bit = divmod(event.bit, 64)
+    if event.flavour is Flavour.OP:
+        struct = ffi.new("struct opd_ibs_op *")
+        decode_one, hits_of = lib.opd_ibs_decode_op, lib.opd_ibs_op_hits
+    else:
+        struct = ffi.new("struct opd_ibs_fetch *")
+        decode_one, hits_of = lib.opd_ibs_decode_fetch, lib.opd_ibs_fetch_hits
+    found: list[int | None] = []
+    for raw in records:
+        decode_one(where, raw, len(raw), struct)
+        hits_of(where, struct, hits)
+        there = hits.events.words[word] >> bit & 1
+        found.append((int(hits.values[value]) if value else 1) if there else None)
+    return found

@@ -91,6 +91,7 @@ class Sampler:
         self._last_lost: list[int] = []
         self._events = 0
         self._ibs_counts: dict[int, dict[str, int]] = {}
+        self.ibs_pmus: dict[int, str] = {}  # of events with IBS records
         self._event_samples: list[int] = []
         self._pointer = lib.opd_sampler_create(options, list(cpus), len(cpus), failed)
         if self._pointer == ffi.NULL:
@@ -201,6 +202,7 @@ class Sampler:
             check(lib.opd_pipeline_add_event(self._pipeline, plain), "add a derived event")
             self._events += 1
         check(lib.opd_pipeline_set_ibs(self._pipeline, event, source), "take IBS records")
+        self.ibs_pmus[event] = flavour.pmu
 
     def ibs_counts(self, event: int) -> dict[str, int]:
         """What became of an event's IBS records in the windows taken; see opd/pipeline.h."""

@@ -131,3 +131,32 @@ def test_tables_and_csv_have_the_same_rows(store):
             lines = [line for line in text.splitlines() if not line.startswith("#")]
             assert len(lines) == len(rows) + 1
             assert all(name in lines[0] for name in rows[0] if form == "csv")
+
+
+def test_a_derived_event_is_recomputed_from_raw_records(store):
+    """All records were kept: exactly what was counted, and by process as counted from the facts."""
+    answer = opctl(store, "derive", "IBS_OP_DATA_CACHE_MISS", "--by", "pid", "--top", "0")
+    expected = Counter(fact.pid for fact in ACCESSES if fact.dc_miss)
+    assert {row["pid"]: row["samples"] for row in answer["rows"]} == expected
+    assert answer["total"]["samples"] == answer["total"]["low"] == answer["total"]["high"]
+    assert answer["counted"] == answer["total"]["samples"] == sum(expected.values())
+    assert answer["records"] == {"offered": len(FACTS), "kept": len(FACTS), "lost": 0}
+    latency = opctl(store, "derive", "IBS_OP_TAG_TO_RETIRE", "--where", "comm=work1")
+    values = [fact.tag_to_retire for fact in FACTS if fact.pid % 3 == 1]
+    assert latency["total"]["hits"] == len(values)
+    assert latency["total"]["mean"] == pytest.approx(sum(values) / len(values))
+    assert latency["total"]["samples"] == len(values)
+
+
+def test_stats_of_a_store_tell_what_became_of_the_records(store):
+    """Of each PMU apart; samples of the events derived of it."""
+    features = opctl(store, "stats")["features"]
+    assert features["ibs_op"]["own"]["records"] == len(FACTS)
+    assert features["ibs_fetch"]["own"]["records"] == FETCHES
+    assert features["ibs_op"]["own"]["accesses"] == len(ACCESSES)
+    assert features["ibs_op"]["own"]["branches"] == sum(fact.branch for fact in FACTS)
+    assert features["ibs_op"]["own"]["IBS_OP_LOAD"] == sum(fact.load for fact in FACTS)
+    # The kernel's words for sources were left out of the recording: 0 is none of them.
+    assert features["ibs_op"]["own"]["compared"] == len(FACTS)
+    only = opctl(store, "stats", "ibs_fetch")["features"]
+    assert list(only) == ["ibs_fetch"]

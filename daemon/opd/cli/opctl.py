@@ -23,6 +23,7 @@ COMMANDS = {
     "report": "show where the samples of a range of time are",
     "mem": "show what accesses to memory did: source, latency, cache lines, pages, nodes",
     "branches": "show retired branches from where to where, and how well they were predicted",
+    "derive": "count a derived event that was not asked for, from the raw records kept",
     "top": "show what the machine does now, refreshed until Ctrl-C",
     "watch": "show what the daemon publishes, as it happens: windows, its statistics, trouble",
     "sql": "ask the history in SQL, or list its tables",

@@ -71,13 +71,13 @@ def print_answer(
     kinds = {column["name"]: column["type"] for column in answer["rows"]["columns"]}
     right = [name for name in shown if kinds[name] != "str"]
     table = [
-        {name: _cell(row[name]) if kinds[name] == "f64" else row[name] for name in shown}
+        {name: number(row[name]) if kinds[name] == "f64" else row[name] for name in shown}
         for row in made["rows"]
     ]
     output.print_table(shown, table, right=right)
 
 
-def _cell(value: float | None) -> str:
+def number(value: float | None) -> str:
     """A number as a table shows it: four digits that count, never a power of ten."""
     if value is None:
         return "-"
@@ -101,10 +101,10 @@ def print_metric(answer: Mapping[str, Any], form: str) -> None:
     divided = f"{' + '.join(answer['numerator'])} / {' + '.join(answer['denominator'])}"
     if answer["unit"] != "share":
         divided = answer["numerator"][0]
-    value = "-" if total["value"] is None else _cell(total["value"])
+    value = "-" if total["value"] is None else number(total["value"])
     line = f"# {answer['metric']}: {value}"
     if total["low"] is not None and total["high"] is not None:
-        line += f" ({_cell(total['low'])} to {_cell(total['high'])}, 95 %)"
+        line += f" ({number(total['low'])} to {number(total['high'])}, 95 %)"
     line += f" {'' if answer['unit'] == 'share' else answer['unit'] + ' '}of n={total['n']} samples"
     line += trouble(answer)
     header = [

@@ -12,6 +12,7 @@ from opd.query.history import marks_answer, range_of, sessions_answer
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable
 
     from opd.query.endpoint import Peer
     from opd.sampling.window import EventInfo
@@ -50,7 +51,7 @@ class Backend(Protocol):
         ...
 
     def precise(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """``mem``, ``branches``: ``{"rows": table, "quality", …}`` of precise samples."""
+        """``mem``, ``branches``, ``derive``: ``{"rows": table, "quality", …}``."""
         ...
 
     def top(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -245,25 +246,40 @@ class OfflineBackend:
         from opd.query.methods import check, find
 
         checked = check(method, find(method), params or {})
-        if method == "report":
-            return report_answer(self._reader, checked)
-        if method in ("mem", "branches"):
-            from opd.query.precise import precise_answer
+        answer = self._answers.get(method)
+        if answer is None:
+            raise UsageError(
+                f"{method} needs a daemon", hint="leave --session-dir out to ask a running one"
+            )
+        return answer(checked)
 
-            return precise_answer(self._reader, method, checked)
-        if method == "sql":
-            from opd.query.sql import sql_offline
+    @property
+    def _answers(self) -> dict[str, Callable[[dict[str, Any]], dict[str, Any]]]:
+        reader = self._reader
+        return {
+            "report": lambda params: report_answer(reader, params),
+            "mem": lambda params: _precise(reader, "mem", params),
+            "branches": lambda params: _precise(reader, "branches", params),
+            "derive": lambda params: _precise(reader, "derive", params),
+            "stats": lambda params: {
+                "features": reader.feature_stats(params.get("name"), params.get("session"))
+            },
+            "sql": self._sql,
+            "sessions": lambda _params: sessions_answer(reader),
+            "marks": lambda params: marks_answer(reader, params),
+            "events": lambda _params: {"events": [event_map(one) for one in reader.events()]},
+        }
 
-            return sql_offline(self._directory, self._reader, checked)
-        if method == "sessions":
-            return sessions_answer(self._reader)
-        if method == "marks":
-            return marks_answer(self._reader, checked)
-        if method == "events":
-            return {"events": [event_map(event) for event in self._reader.events()]}
-        raise UsageError(
-            f"{method} needs a daemon", hint="leave --session-dir out to ask a running one"
-        )
+    def _sql(self, params: dict[str, Any]) -> dict[str, Any]:
+        from opd.query.sql import sql_offline
+
+        return sql_offline(self._directory, self._reader, params)
+
+
+def _precise(reader: Reader, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    from opd.query.precise import precise_answer
+
+    return precise_answer(reader, method, params)
 
 
 def event_map(event: EventInfo) -> dict[str, Any]:

@@ -32,6 +32,7 @@ CALL_SECONDS = {
     "report": 120.0,
     "mem": 120.0,
     "branches": 120.0,
+    "derive": 120.0,
     "top": 120.0,
     "sql": 1800.0,  # it may wait for its turn; the query itself has a limit of its own
     "doctor": 60.0,

@@ -50,6 +50,7 @@ class Dispatcher:
             "status": self._status,
             "report": lambda params, _: backend.report(params),
             "mem": lambda params, _: backend.precise("mem", params),
+            "derive": lambda params, _: backend.precise("derive", params),
             "branches": lambda params, _: backend.precise("branches", params),
             "top": lambda params, _: backend.top(params),
             "sql": lambda params, owner: backend.sql(params, owner[1]),

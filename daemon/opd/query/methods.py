@@ -54,6 +54,11 @@ METHODS: dict[str, Method] = {
         slow=True,
     ),
     "mem": Method(params={**_PRECISE, **_RANGE, "by": Param("texts")}, slow=True),
+    "derive": Method(
+        params={**_PRECISE, **_RANGE, "by": Param("texts")}
+        | {"event": Param("text", required=True)},
+        slow=True,
+    ),
     "branches": Method(params={**_PRECISE, **_RANGE, "by": Param("text")}, slow=True),
     "top": Method(params={**_QUESTION, "seconds": Param("seconds")}, slow=True),
     "sql": Method(
@@ -67,7 +72,7 @@ METHODS: dict[str, Method] = {
     ),
     "events": Method(),
     "features": Method(params={"name": Param("text")}),
-    "stats": Method(params={"name": Param("text")}, slow=True),
+    "stats": Method(params={"name": Param("text"), "session": Param("text")}, slow=True),
     "doctor": Method(slow=True),
     "log": Method(params={"lines": Param("count")}),
     "config": Method(),

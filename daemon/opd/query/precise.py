@@ -1,4 +1,4 @@
-"""Answers from precise samples as they travel: metrics, ``mem``, ``branches``."""
+"""Answers from precise samples as they travel: metrics, ``mem``, ``branches``, ``derive``."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from opd.store.precise.branches import BranchResult
+    from opd.store.precise.derive import DeriveResult
     from opd.store.precise.memory import MemoryResult
     from opd.store.precise.metric import MetricResult
     from opd.store.precise.nodes import Nodes
@@ -48,7 +49,7 @@ _BRANCH_COLUMNS = {
 def precise_answer(
     reader: Reader, method: str, params: dict[str, Any], *, live: bool = False
 ) -> dict[str, Any]:
-    """Answer ``mem`` or ``branches`` from a store.
+    """Answer ``mem``, ``branches`` or ``derive`` from a store.
 
     ``live``: without a range, the last hour instead of everything. Raises as
     report does.
@@ -62,7 +63,7 @@ def precise_answer(
         since = now - LIVE_RANGE_NS
     by = params.get("by")
     query = PreciseQuery(
-        by=by if method == "mem" and by else (),
+        by=by if method != "branches" and by else (),
         top=params.get("top", DEFAULT_TOP),
         since_ns=since,
         until_ns=until,
@@ -71,6 +72,8 @@ def precise_answer(
     )
     if method == "mem":
         return memory_map(reader.memory(query, _local_nodes()))
+    if method == "derive":
+        return derive_map(reader.derive(params["event"], query))
     by = by or BY[0]
     if by not in BY:
         raise UnknownNameError(f"branches: by {by[:100]!r}", hint=f"valid: {', '.join(BY)}")
@@ -141,6 +144,30 @@ def memory_map(result: MemoryResult) -> dict[str, Any]:
             "kept": result.kept,
             "chosen": result.chosen,
         },
+        "quality": result.quality,
+        "covered_seconds": result.covered_s,
+    }
+    return _with(answer, where=result.where, damaged=result.damaged)
+
+
+def derive_map(result: DeriveResult) -> dict[str, Any]:
+    """``derive`` as it travels."""
+    columns = {**dict.fromkeys(("samples", "low", "high"), "f64"), "hits": "u64"}
+    if result.event.sums:
+        columns["mean"] = "f64"
+    event = result.event
+    answer: dict[str, Any] = {
+        "event": event.name,
+        "feature": event.flavour.pmu,
+        "unit": event.unit,
+        **{name: getattr(event, name) for name in ("description", "condition", "valid", "errata")},
+        "total": msgspec.to_builtins(result.total),
+        "rows": tables.table(
+            len(result.rows), [*_measured(columns, result.rows), *_keys(result.keys)]
+        ),
+        "groups": result.groups,
+        "records": {"offered": result.offered, "kept": result.kept, "lost": result.lost},
+        "counted": result.counted,
         "quality": result.quality,
         "covered_seconds": result.covered_s,
     }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from opd.sampling.ibs import ibs_quality
 from opd.sampling.kernel import idle_ranges, module_ranges
 from opd.sampling.opening import open_sampler, rungs_of
 from opd.sampling.own import OwnProcesses
@@ -343,6 +344,7 @@ class LiveSampling:
             "bad_records": now.bad_records - before.bad_records,
             "elapsed_ns": elapsed_ns * cpus,
         }
+        quality |= ibs_quality(native.ibs_counts, self._sampler.ibs_pmus)
         return quality | {GOVERNED: given_up * cpus} if given_up else quality
 
 

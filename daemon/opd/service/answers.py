@@ -138,8 +138,12 @@ class Answers:
         return self._daemon.featuring.view(params)
 
     def stats(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Ask features for their statistics."""
-        return self._daemon.featuring.stats(params)
+        """Ask features for their statistics; of a session that is over, what is stored."""
+        if "session" not in params and daemon_is_live(self._daemon):
+            return self._daemon.featuring.stats(params)
+        session = params.get("session", self._daemon.session)
+        with self._reader() as reader:
+            return {"features": reader.feature_stats(params.get("name"), session)}
 
     def doctor(self) -> dict[str, Any]:
         """Say what is off on this machine, as the daemon sees it."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from opd.sampling.window import EventInfo, RunInfo
     from opd.store.precise.branches import BranchResult
+    from opd.store.precise.derive import DeriveResult
     from opd.store.precise.memory import MemoryResult
     from opd.store.precise.metric import MetricResult
     from opd.store.precise.nodes import Nodes
@@ -147,6 +148,22 @@ class Reader:
 
         with self._snapshot():
             return answer_branches(self._connection, query, self._runs(query.session), by=by)
+
+    def derive(self, event: str, query: PreciseQuery) -> DeriveResult:
+        """A derived event from the raw records that were kept. Raises as report."""
+        from opd.store.precise.derive import Derive
+
+        with self._snapshot():
+            return Derive(self._connection, event, query, self._runs(query.session)).answer()
+
+    def feature_stats(
+        self, name: str | None = None, session: str | None = None
+    ) -> dict[str, dict[str, Any]]:
+        """What became of the records of features. UnknownNameError: nothing is of that one."""
+        from opd.store.precise.stats import feature_stats
+
+        with self._snapshot():
+            return feature_stats(self._connection, self._runs(session), name)
 
     # ---- what they share
 

@@ -10,18 +10,24 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
-EXAMPLE = "opctl stats\n  opctl stats ibs_op --format json"
+EXAMPLE = "opctl stats\n  opctl stats ibs_op --format json\n  opctl --session-dir DIR stats ibs_op"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this subcommand."""
     parser.add_argument("name", nargs="?", metavar="NAME", help="only of this feature")
+    parser.add_argument(
+        "--session",
+        metavar="NAME",
+        help="what is stored of an imported or earlier session, not of what runs",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Ask and print."""
-    with asking.connect(arguments) as client:
-        answer = client.call("stats", {"name": arguments.name} if arguments.name else {})
+    params = {"name": arguments.name, "session": arguments.session}
+    with asking.open_source(arguments) as source:
+        answer = source.call("stats", {key: value for key, value in params.items() if value})
     if arguments.format == "json":
         output.print_json(answer)
         return 0
@@ -47,6 +53,8 @@ def _for_people(feature: str, stats: Mapping[str, Any]) -> Iterator[str]:
     yield f"{feature}: {state_text(stats)}"
     for name, value in stats["own"].items():
         yield f"  {name}: {value}"
+    if "hooks" not in stats:
+        return  # of a store
     records, files = stats["records"], stats["sample_files"]
     yield f"  records: {records['added']} added, {records['refused']} refused"
     yield f"  sample files: {files['known']} known, {files['dropped']} dropped"
