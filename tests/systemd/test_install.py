@@ -54,6 +54,7 @@ def test_everything_is_where_systemd_and_people_look(installed):
         "usr/local/lib/sysusers.d/opd.conf",
         "usr/local/lib/tmpfiles.d/opd.conf",
         "usr/local/share/doc/opd/service.md",
+        "usr/local/share/doc/opd/events.md",
         "etc/opd/opd.toml",
         "etc/opd/conf.d/README",
     ):
@@ -79,6 +80,19 @@ def test_it_runs(installed):
         [home / "bin/python", "-I", "-c", code], capture_output=True, text=True, check=True
     )
     assert str(home) in done.stdout
+
+
+def test_it_brings_the_events_of_cpus(installed):
+    """Files of events are found in the installed package, not in the source tree."""
+    home = installed / "usr/local/lib/opd"
+    code = "import sys; from opd.cli.opd import main; sys.exit(main())"
+    words = ["--cpu-type", "x86-64/family10", "--check-events", "CPU_CLK_UNHALTED", "IBS_OP_ALL"]
+    done = subprocess.run(
+        [home / "bin/python", "-I", "-c", code, *words], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "0 ibs_op\n"
+    files = sorted((home / "lib").glob("python3*/site-packages/opd/etc/events/x86-64/*/events"))
+    assert {"family10", "family1a", "ibs"} <= {file.parent.name for file in files}
 
 
 def test_settings_that_somebody_changed_stay(installed):
