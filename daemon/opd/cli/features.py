@@ -10,22 +10,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
-class _Quiet:
-    """Takes log lines that a listing shows in its own words."""
-
-    def info(self, event: str, **values: Any) -> None:
-        """Nothing."""
-
-    warning = error = info
-
-
 def print_features(form: str) -> None:
     """Show all features of all plugins, as JSON or for people."""
+    from opd.features.installed import QUIET
     from opd.features.listing import list_features
     from opd.features.registry import Registry
 
     output.require_stdout()
-    found = list_features(Registry(), _Quiet())
+    found = list_features(Registry(), QUIET)
     if form == "json":
         output.print_json({"features": found})
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from opd.service.log import Logger
 
 PATHS_MOST = 16384
-EVENTS_MOST = 4096
+_BUDGETS_A_WINDOW = 3
 
 
 class FeatureHost:
@@ -41,6 +42,7 @@ class FeatureHost:
         self._images = FeatureImages()
         self._paths: dict[int, str] = {}
         self._events = 0
+        self._hook_s = settings.hook_seconds
         budget = Budget(settings.hook_seconds, settings.hook_mib << 20)
         self._running = [
             RunningFeature(one, budget=budget, log=log, images=self._images) for one in activations
@@ -119,9 +121,15 @@ class FeatureHost:
             del self._paths[next(iter(self._paths))]
 
     def window(self, window: Window) -> list[tuple[ImageInfo, int | None]]:
-        """Add to a window what features have for it; images that it names for the first time."""
+        """Add to a window what features have for it; images that it names for the first time.
+
+        However many hooks overrun, it takes three budgets: then the rest must
+        do without theirs this time.
+        """
+        until = time.monotonic() + _BUDGETS_A_WINDOW * self._hook_s
         for one in self._running:
-            one.window(window, self._events, self._paths)
+            in_time = time.monotonic() < until
+            one.window(window, self._events, self._paths, hooks=in_time)
         return [(info, None) for info in self._images.take_new()]
 
     def turn_over(self, *, saved: bool) -> None:
@@ -135,9 +143,9 @@ class FeatureHost:
         """State and reason by name, for ``status``."""
         return {one.name: _state(one) for one in self._running}
 
-    def view(self, name: str | None = None) -> list[dict[str, Any]]:
-        """Everything about what was asked for, for ``features``. Raises UnknownNameError."""
-        return [_view(one) for one in self._chosen(name)]
+    def view(self) -> list[dict[str, Any]]:
+        """Everything about what was asked for, for ``features``."""
+        return [_view(one) for one in self._running]
 
     def stats(self, name: str | None = None) -> dict[str, dict[str, Any]]:
         """Statistics by name: the feature's own and what opd counted. Raises UnknownNameError."""

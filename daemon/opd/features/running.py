@@ -138,22 +138,25 @@ class RunningFeature:
 
     # ---- windows
 
-    def window(self, window: Window, events: int, paths: Mapping[int, str]) -> None:
+    def window(
+        self, window: Window, events: int, paths: Mapping[int, str], *, hooks: bool = True
+    ) -> None:
         """Add to a window what was fed in, and what hooks say of its sample files.
 
         ``events``: how many the run has. ``paths``: of the images, by uid.
+        Without ``hooks`` there is no time left for them.
         """
         with self._turn:
             if self.reason or self.replay or self._ended:
                 return
-            if not self.guard.is_open:
+            if not (hooks and self.guard.is_open):
                 self.skipped_windows += 1
             elif self._begun or self._begin_late():
                 self._call_for(window)
             rows = Rows(window)
             self.records.take(self.ids, self._images, rows)
             rows.append(events)
-            if self._begun and self.files.wanted and self.guard.is_open:
+            if hooks and self._begun and self.files.wanted and self.guard.is_open:
                 self._sync(window, events, paths)
 
     def _begin_late(self) -> bool:

@@ -70,7 +70,7 @@ class Backend(Protocol):
         ...
 
     def features(self, params: dict[str, Any]) -> dict[str, Any]:
-        """``{"features": [map]}``: those asked for, or the one ``name``: see docs/protocol.md."""
+        """``{"features": [map]}``: all, or the one ``name``: see docs/protocol.md."""
         ...
 
     def stats(self, params: dict[str, Any]) -> dict[str, Any]:

@@ -71,7 +71,7 @@ METHODS: dict[str, Method] = {
         alone=True,
     ),
     "events": Method(),
-    "features": Method(params={"name": Param("text")}),
+    "features": Method(params={"name": Param("text")}, slow=True),
     "stats": Method(params={"name": Param("text"), "session": Param("text")}, slow=True),
     "doctor": Method(slow=True),
     "log": Method(params={"lines": Param("count")}),

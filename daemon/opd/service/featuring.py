@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opd.config.nearest import did_you_mean
 from opd.errors import OpdError, UnknownNameError
 from opd.service.fallbacks import log_steps
 from opd.service.imports import import_in_child
@@ -135,9 +136,25 @@ class Featuring:
         return self.host.states() if self.host is not None else {}
 
     def view(self, params: dict[str, Any]) -> dict[str, Any]:
-        """For ``features``."""
-        self._refuse_name(params)
-        return {"features": self.host.view(params.get("name")) if self.host else []}
+        """For ``features``: those that were asked for, then all others there are."""
+        name = str(params.get("name", "")).replace("-", "_")
+        mine = self.host.view() if self.host is not None else []
+        if name and (chosen := [one for one in mine if one["name"] == name]):
+            return {"features": chosen}
+        from opd.features.installed import installed_features
+
+        running = {one["name"] for one in mine}
+        others = [_off(one) for one in installed_features() if one.get("name") not in running]
+        everything = [*mine, *others]
+        if not name:
+            return {"features": everything}
+        if chosen := [one for one in others if one.get("name") == name]:
+            return {"features": chosen}
+        names = [one["name"] for one in everything if "name" in one]
+        raise UnknownNameError(
+            f"no feature {name[:100]!r}{did_you_mean(name, names)}",
+            hint=f"there are: {' '.join(names)}",
+        )
 
     def stats(self, params: dict[str, Any]) -> dict[str, Any]:
         """For ``stats``."""
@@ -170,3 +187,13 @@ class Featuring:
                 f"feature {params['name']!r} does not run here; none was asked for",
                 hint="opd --list-features shows what there is",
             )
+
+
+def _off(listed: dict[str, Any]) -> dict[str, Any]:
+    """A feature or broken plugin that nobody asked for, as the others."""
+    if "broken" in listed:
+        return {**listed, "state": "broken"}
+    about = {key: value for key, value in listed.items() if key not in ("available", "reason")}
+    if listed["available"]:
+        return {**about, "state": "off"}
+    return {**about, "state": "unavailable", "reason": listed["reason"]}

@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "name",
         nargs="?",
         metavar="NAME",
-        help="only this one, with its options and events (opd --list-features shows all there are)",
+        help="only this one, with its options and events; without, all there are and how they do",
     )
 
 
@@ -47,4 +47,6 @@ def run(arguments: argparse.Namespace) -> int:
 def _row(feature: Mapping[str, Any]) -> dict[str, Any]:
     from opd.cli.features import state_text
 
+    if "broken" in feature:
+        return {**feature, "name": feature["plugin"], "state": f"broken: {feature['broken']}"}
     return {**feature, "state": state_text(feature)}
