@@ -11,6 +11,7 @@
 #include "opd/kallsyms.h"
 #include "opd/payload.h"
 #include "opd/perfdata.h"
+#include "opd/pft.h"
 #include "opd/pipeline.h"
 #include "opd/process.h"
 #include "opd/rollup.h"

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Faults resolved in user space: a thread that copies one page into each.
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "pft_private.h"
+
+#ifndef UFFD_USER_MODE_ONLY
+#define UFFD_USER_MODE_ONLY 1
+#endif
+#ifndef USERFAULTFD_IOC_NEW
+#define USERFAULTFD_IOC_NEW _IO(0xAA, 0x00)
+#endif
+
+static void *
+resolve(void *argument)
+{
+    struct pft_uffd *uffd = argument;
+    struct pollfd wait[2] = {{.fd = uffd->fd, .events = POLLIN},
+                             {.fd = uffd->stop, .events = POLLIN}};
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    while (poll(wait, 2, -1) >= 0 || errno == EINTR) {
+        if (wait[1].revents)
+            break;
+        struct uffd_msg message;
+        if (read(uffd->fd, &message, sizeof(message)) != (ssize_t)sizeof(message) ||
+            message.event != UFFD_EVENT_PAGEFAULT)
+            continue;
+        struct uffdio_copy copy = {.dst = message.arg.pagefault.address & ~(uint64_t)(page - 1),
+                                   .src = (uintptr_t)uffd->page,
+                                   .len = page};
+        while (ioctl(uffd->fd, UFFDIO_COPY, &copy) && errno == EAGAIN)
+            copy.copy = 0;
+    }
+    return NULL;
+}
+
+static int
+new_uffd(void)
+{
+    int flags = O_CLOEXEC | O_NONBLOCK;
+    int fd = (int)syscall(SYS_userfaultfd, flags | UFFD_USER_MODE_ONLY);
+    if (fd < 0 && errno == EINVAL) // before 5.11
+        fd = (int)syscall(SYS_userfaultfd, flags);
+    if (fd >= 0 || errno != EPERM)
+        return fd;
+    int device = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
+    if (device < 0) {
+        errno = EPERM;
+        return -1;
+    }
+    fd = ioctl(device, USERFAULTFD_IOC_NEW, flags);
+    close(device);
+    return fd;
+}
+
+int
+pft_uffd_start(struct pft_uffd *uffd, char *slice, size_t length, size_t page, char *reason)
+{
+    *uffd = (struct pft_uffd){.fd = new_uffd(), .stop = -1};
+    if (uffd->fd < 0)
+        return pft_fail(reason, errno, "userfaultfd");
+    struct uffdio_api api = {.api = UFFD_API};
+    struct uffdio_register range = {.range = {.start = (uintptr_t)slice, .len = length},
+                                    .mode = UFFDIO_REGISTER_MODE_MISSING};
+    int rc = 0;
+    uffd->stop = eventfd(0, EFD_CLOEXEC);
+    uffd->page = aligned_alloc(page, page);
+    if (ioctl(uffd->fd, UFFDIO_API, &api) || ioctl(uffd->fd, UFFDIO_REGISTER, &range))
+        rc = pft_fail(reason, errno, "registering %zu bytes with userfaultfd", length);
+    else if (uffd->stop < 0 || uffd->page == NULL)
+        rc = pft_fail(reason, ENOMEM, "the thread that resolves faults");
+    if (rc == 0) {
+        memset(uffd->page, 'u', page);
+        int error = pthread_create(&uffd->thread, NULL, resolve, uffd);
+        if (error)
+            rc = pft_fail(reason, error, "the thread that resolves faults");
+    }
+    if (rc) {
+        close(uffd->fd);
+        if (uffd->stop >= 0)
+            close(uffd->stop);
+        free(uffd->page);
+        uffd->fd = -1;
+    }
+    return rc;
+}
+
+void
+pft_uffd_stop(struct pft_uffd *uffd)
+{
+    if (uffd->fd < 0)
+        return;
+    uint64_t one = 1;
+    while (write(uffd->stop, &one, sizeof(one)) < 0 && errno == EINTR)
+        ;
+    pthread_join(uffd->thread, NULL);
+    close(uffd->fd);
+    close(uffd->stop);
+    free(uffd->page);
+    uffd->fd = -1;
+}

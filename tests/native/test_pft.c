@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// Faults of every kind counted against the pages that were touched.
+#include "opd/pft.h"
+
+#include <errno.h>
+#include <math.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "t.h"
+
+enum { PAGES = 1024, WORKERS = 3 };
+
+static const struct opd_pft_options plain = {
+    .workers = 1, .lines = 1, .line_bytes = 64, .pages_each = PAGES, .count = 1, .latency = 1};
+
+static struct opd_pft_worker rows[WORKERS];
+
+static int
+run(struct opd_pft_options options, char *reason)
+{
+    struct opd_pft *pft = NULL;
+    struct opd_pft_repeat repeat;
+    CHECK(opd_pft_create(&options, &pft) == 0);
+    int rc = opd_pft_repeat(pft, rows, &repeat);
+    if (reason)
+        snprintf(reason, OPD_PFT_REASON, "%s", opd_pft_reason(pft));
+    if (rc && !reason)
+        fprintf(stderr, "%s\n", opd_pft_reason(pft));
+    if (rc == 0 && options.latency && options.touch <= OPD_PFT_CLEAR) {
+        uint64_t *bins = calloc(OPD_TICKS_BINS, sizeof(*bins)), sum = 0;
+        opd_pft_bins(pft, bins);
+        for (int i = 0; i < OPD_TICKS_BINS; i++)
+            sum += bins[i];
+        CHECK(sum == (uint64_t)PAGES * options.workers);
+        free(bins);
+    }
+    opd_pft_destroy(pft);
+    return rc;
+}
+
+static void
+check_exact(struct opd_pft_options options)
+{
+    CHECK(run(options, NULL) == 0);
+    for (uint32_t i = 0; i < options.workers; i++) {
+        CHECK(rows[i].minor == PAGES && rows[i].major == 0);
+        CHECK(rows[i].end_ns > rows[i].start_ns && rows[i].cpu_ns > 0);
+        CHECK(rows[i].kernel_faults == PAGES || rows[i].kernel_faults < 0);
+    }
+}
+
+static void
+one_fault_a_page(void)
+{
+    struct opd_pft_options options = plain;
+    check_exact(options);
+    options.latency = 0;
+    check_exact(options);
+    options.lines = 64;
+    check_exact(options);
+    options.touch = OPD_PFT_READ;
+    check_exact(options);
+    options.touch = OPD_PFT_CLEAR;
+    check_exact(options);
+    options.latency = 1;
+    check_exact(options);
+    options.backing = OPD_PFT_SHM;
+    check_exact(options);
+    options.backing = OPD_PFT_DEV_ZERO;
+    check_exact(options);
+    options.backing = OPD_PFT_MEMFD;
+    options.shared = 1;
+    check_exact(options);
+}
+
+static void
+many_workers(void)
+{
+    struct opd_pft_options options = plain;
+    int32_t cpu = sched_getcpu();
+    options.workers = WORKERS;
+    check_exact(options);
+    options.multimap = 1;
+    check_exact(options);
+    options.packed = 1;
+    options.multimap = 0;
+    options.cpus = &cpu;
+    options.cpu_count = 1;
+    check_exact(options);
+    for (int i = 0; i < WORKERS; i++)
+        CHECK(rows[i].cpu == cpu);
+    options.processes = 1;
+    check_exact(options);
+    CHECK(rows[1].task != rows[0].task);
+    options.backing = OPD_PFT_SHM;
+    check_exact(options);
+    options.multimap = 1;
+    check_exact(options);
+}
+
+static void
+prepared(void)
+{
+    struct opd_pft_options options = plain;
+    for (uint32_t processes = 0; processes < 2; processes++) {
+        options.workers = 2;
+        options.processes = processes;
+        options.prepare = OPD_PFT_READ_FIRST;
+        check_exact(options);
+        options.prepare = OPD_PFT_DROPPED;
+        check_exact(options);
+        options.prepare = OPD_PFT_FORKED;
+        check_exact(options);
+        options.prepare = OPD_PFT_FORKED_GONE;
+        check_exact(options);
+    }
+    options.prepare = OPD_PFT_FILLED;
+    options.backing = OPD_PFT_MEMFD;
+    check_exact(options); // private: each write copies
+    options.shared = 1;
+    options.touch = OPD_PFT_READ; // several pages a fault
+    CHECK(run(options, NULL) == 0);
+    CHECK(rows[0].minor > 0 && rows[0].minor < PAGES);
+    options.backing = OPD_PFT_FILE;
+    options.directory = "/tmp";
+    CHECK(run(options, NULL) == 0);
+    CHECK(rows[0].minor > 0 && rows[0].minor <= PAGES);
+}
+
+static void
+in_one_call(void)
+{
+    struct opd_pft_options options = plain;
+    char reason[OPD_PFT_REASON];
+    static const uint32_t touches[] = {OPD_PFT_MLOCK, OPD_PFT_MAP_POPULATE, OPD_PFT_POPULATE_READ,
+                                       OPD_PFT_POPULATE_WRITE};
+    for (size_t i = 0; i < sizeof(touches) / sizeof(*touches); i++) {
+        options.touch = touches[i];
+        int rc = run(options, reason);
+        if (rc) { // RLIMIT_MEMLOCK, or a kernel before 5.14
+            CHECK(rc == -ENOMEM || rc == -EPERM || rc == -EINVAL);
+            CHECK(strstr(reason, "worker 0") != NULL);
+        } else if (touches[i] != OPD_PFT_MAP_POPULATE) {
+            CHECK(rows[0].minor == PAGES);
+        }
+    }
+}
+
+static void
+user_faults(void)
+{
+    struct opd_pft_options options = plain;
+    char reason[OPD_PFT_REASON];
+    options.prepare = OPD_PFT_USERFAULTFD;
+    options.workers = 2;
+    int rc = run(options, reason);
+    if (rc)
+        CHECK(strstr(reason, "userfaultfd") != NULL);
+    else
+        CHECK(rows[0].kernel_faults == PAGES || rows[0].kernel_faults < 0);
+}
+
+static void
+whole_process(void)
+{
+    struct opd_pft_options options = plain;
+    options.whole_self = 1;
+    CHECK(run(options, NULL) == 0);
+    CHECK(rows[0].minor >= PAGES);
+}
+
+static void
+refusals(void)
+{
+    struct opd_pft *pft = NULL;
+    struct opd_pft_options options = plain;
+    char reason[OPD_PFT_REASON];
+    options.lines = 0;
+    CHECK(opd_pft_create(&options, &pft) == -EINVAL);
+    options.lines = 65; // past the page's end
+    CHECK(opd_pft_create(&options, &pft) == -EINVAL);
+    options = plain;
+    options.workers = 0;
+    CHECK(opd_pft_create(&options, &pft) == -EINVAL);
+    options = plain;
+    options.pages_each = UINT64_MAX / 2;
+    CHECK(opd_pft_create(&options, &pft) == -EINVAL);
+    options = plain;
+    int32_t nowhere = 100000;
+    options.cpus = &nowhere;
+    options.cpu_count = 1;
+    options.workers = 2;
+    CHECK(run(options, reason) < 0 && strstr(reason, "CPU 100000") != NULL);
+    options = plain;
+    options.policy_set = 1;
+    options.policy = 2; // MPOL_BIND
+    options.nodes[15] = 1ull << 60;
+    CHECK(run(options, reason) < 0 && strstr(reason, "mbind") != NULL);
+    options = plain;
+    options.backing = OPD_PFT_FILE;
+    options.directory = "/nonexistent";
+    CHECK(run(options, reason) == -ENOENT && strstr(reason, "/nonexistent") != NULL);
+    options = plain;
+    options.pages_each = 1ull << 36; // 256 TiB: no such address space
+    CHECK(run(options, reason) < 0 && strstr(reason, "mapping") != NULL);
+}
+
+static void
+clock_and_bins(void)
+{
+    struct opd_ticks_rate rate;
+    CHECK(opd_ticks_calibrate(0, &rate) == -EINVAL);
+    CHECK(opd_ticks_calibrate(20000000, &rate) == 0);
+    CHECK(rate.per_ns > 0.001 && rate.per_ns < 20 && rate.error < 0.01);
+    CHECK(opd_core_ghz(1000000) > 0);
+    for (uint64_t value = 0; value < 1ull << 62; value = value * 3 / 2 + 1) {
+        uint32_t bin = opd_ticks_bin(value);
+        CHECK(bin < OPD_TICKS_BINS);
+        CHECK(opd_ticks_bin_low(bin) <= (double)value);
+        CHECK(opd_ticks_bin_low(bin + 1) > (double)value * (1 - 1e-12));
+    }
+    CHECK(opd_ticks_bin(UINT64_MAX) == OPD_TICKS_BINS - 1);
+}
+
+int
+main(void)
+{
+    RUN(one_fault_a_page);
+    RUN(many_workers);
+    RUN(prepared);
+    RUN(in_one_call);
+    RUN(user_faults);
+    RUN(whole_process);
+    RUN(refusals);
+    RUN(clock_and_bins);
+    return 0;
+}
