@@ -157,12 +157,14 @@ repeat(struct opd_pft *pft, struct opd_pft_repeat *out)
 }
 
 int
-opd_pft_repeat(struct opd_pft *pft, struct opd_pft_worker *rows, struct opd_pft_repeat *out)
+opd_pft_repeat(struct opd_pft *pft, uint32_t look, struct opd_pft_worker *rows,
+               struct opd_pft_repeat *out)
 {
     *out = (struct opd_pft_repeat){.page_bytes = pft->page};
     memset(pft->shared, 0, pft->shared_bytes);
     pft->reason[0] = 0;
     pft->base = NULL;
+    pft->look = look;
     struct before before;
     int rc = remember(pft, &before);
     if (rc == 0)

@@ -63,7 +63,7 @@ pft_loop(const struct opd_pft *pft, char *slice, uint64_t pages, uint64_t *bins)
                         .line = options->line_bytes,
                         .lines = options->lines,
                         .bins = bins};
-    int timed = options->latency && bins;
+    int timed = (pft->look & OPD_PFT_LATENCY) != 0;
     int rc = 0;
     switch (options->touch) {
     case OPD_PFT_WRITE:

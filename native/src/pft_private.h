@@ -39,8 +39,9 @@ struct opd_pft {
     size_t page, slice, stride, region; // bytes
     struct pft_shared *shared;
     size_t shared_bytes;
-    char *base; // of the region; NULL when workers map their own
-    int fd;     // of the memfd or file; -1
+    char *base;    // of the region; NULL when workers map their own
+    uint32_t look; // OPD_PFT_COUNT, OPD_PFT_LATENCY of this repeat
+    int fd;        // of the memfd or file; -1
     char reason[OPD_PFT_REASON];
 };
 

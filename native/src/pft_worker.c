@@ -173,7 +173,7 @@ get_ready(struct worker *worker)
         rc = pft_uffd_start(&worker->uffd, worker->slice, pft->slice, pft->page, slot->reason);
     if (rc)
         return rc;
-    if (pft->options.count)
+    if (pft->look & OPD_PFT_COUNT)
         worker->counter = counter_open();
     return 0;
 }

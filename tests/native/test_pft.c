@@ -14,8 +14,9 @@
 enum { PAGES = 1024, WORKERS = 3 };
 
 static const struct opd_pft_options plain = {
-    .workers = 1, .lines = 1, .line_bytes = 64, .pages_each = PAGES, .count = 1, .latency = 1};
+    .workers = 1, .lines = 1, .line_bytes = 64, .pages_each = PAGES};
 
+static uint32_t look = OPD_PFT_COUNT | OPD_PFT_LATENCY;
 static struct opd_pft_worker rows[WORKERS];
 
 static int
@@ -24,12 +25,12 @@ run(struct opd_pft_options options, char *reason)
     struct opd_pft *pft = NULL;
     struct opd_pft_repeat repeat;
     CHECK(opd_pft_create(&options, &pft) == 0);
-    int rc = opd_pft_repeat(pft, rows, &repeat);
+    int rc = opd_pft_repeat(pft, look, rows, &repeat);
     if (reason)
         snprintf(reason, OPD_PFT_REASON, "%s", opd_pft_reason(pft));
     if (rc && !reason)
         fprintf(stderr, "%s\n", opd_pft_reason(pft));
-    if (rc == 0 && options.latency && options.touch <= OPD_PFT_CLEAR) {
+    if (rc == 0 && (look & OPD_PFT_LATENCY) && options.touch <= OPD_PFT_CLEAR) {
         uint64_t *bins = calloc(OPD_TICKS_BINS, sizeof(*bins)), sum = 0;
         opd_pft_bins(pft, bins);
         for (int i = 0; i < OPD_TICKS_BINS; i++)
@@ -57,7 +58,7 @@ one_fault_a_page(void)
 {
     struct opd_pft_options options = plain;
     check_exact(options);
-    options.latency = 0;
+    look = OPD_PFT_COUNT;
     check_exact(options);
     options.lines = 64;
     check_exact(options);
@@ -65,7 +66,7 @@ one_fault_a_page(void)
     check_exact(options);
     options.touch = OPD_PFT_CLEAR;
     check_exact(options);
-    options.latency = 1;
+    look = OPD_PFT_COUNT | OPD_PFT_LATENCY;
     check_exact(options);
     options.backing = OPD_PFT_SHM;
     check_exact(options);

@@ -63,8 +63,6 @@ struct opd_pft_options {
     uint32_t policy_set;
     uint32_t shm_lock;
     uint32_t fifo;       // SCHED_FIFO: workers at this priority, the caller one above; 0 = as is
-    uint32_t latency;    // 1: the time of each page goes into a histogram
-    uint32_t count;      // 1: the kernel's page-faults event counts beside
     uint32_t whole_self; // 1: RUSAGE_SELF, as on kernels without RUSAGE_THREAD
     uint32_t cpu_count;  // 0: workers are not pinned; else worker j on cpus[j % cpu_count]
     const int32_t *cpus;
@@ -80,7 +78,7 @@ struct opd_pft_worker {
     uint64_t cpu_ns; // CLOCK_THREAD_CPUTIME_ID over the loop
     uint64_t user_us, system_us;
     uint64_t minor, major; // getrusage
-    int64_t kernel_faults; // page-faults event; -errno when it could not be opened
+    int64_t kernel_faults; // page-faults event; -errno when it was not
     uint64_t switches;     // involuntary
     uint64_t huge_bytes;   // of the slice, after the loop (smaps)
     int32_t cpu, task;
@@ -97,10 +95,18 @@ struct opd_pft;
 int opd_pft_create(const struct opd_pft_options *options, struct opd_pft **out);
 void opd_pft_destroy(struct opd_pft *pft);
 
+// What is looked at beside the times of the loop. Both cost some per cent of a
+// fault, so rates are taken from repeats without them.
+enum {
+    OPD_PFT_COUNT = 1,   // the kernel's page-faults event counts beside
+    OPD_PFT_LATENCY = 2, // the time of each page goes into a histogram
+};
+
 // One repeat; `rows` has room for every worker. 0, or -errno and what failed
 // in opd_pft_reason(); then no row is valid. -EOWNERDEAD: a worker process
 // died (killed).
-int opd_pft_repeat(struct opd_pft *pft, struct opd_pft_worker *rows, struct opd_pft_repeat *out);
+int opd_pft_repeat(struct opd_pft *pft, uint32_t look, struct opd_pft_worker *rows,
+                   struct opd_pft_repeat *out);
 const char *opd_pft_reason(const struct opd_pft *pft);
 
 // Adds the last repeat's latencies, all workers, to OPD_TICKS_BINS bins.

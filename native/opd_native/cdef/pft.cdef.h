@@ -8,7 +8,7 @@ double opd_core_ghz(uint64_t adds);
 
 struct opd_pft_options {
     uint32_t backing, pages, prepare, touch, shared, workers, processes, multimap, packed, lines,
-        line_bytes, policy, policy_set, shm_lock, fifo, latency, count, whole_self, cpu_count;
+        line_bytes, policy, policy_set, shm_lock, fifo, whole_self, cpu_count;
     const int32_t *cpus;
     uint64_t pages_each, delay_ns, nodes[16];
     const char *directory;
@@ -25,6 +25,7 @@ struct opd_pft_repeat {
 struct opd_pft;
 int opd_pft_create(const struct opd_pft_options *options, struct opd_pft **out);
 void opd_pft_destroy(struct opd_pft *pft);
-int opd_pft_repeat(struct opd_pft *pft, struct opd_pft_worker *rows, struct opd_pft_repeat *out);
+int opd_pft_repeat(struct opd_pft *pft, uint32_t look, struct opd_pft_worker *rows,
+                   struct opd_pft_repeat *out);
 const char *opd_pft_reason(const struct opd_pft *pft);
 void opd_pft_bins(const struct opd_pft *pft, uint64_t *bins);
