@@ -137,17 +137,19 @@ def decode(flavour: Flavour, raw: bytes, machine: Machine) -> Record:
     """Decode a PERF_SAMPLE_RAW payload (``u32 caps; u64 register[]``), however long it is."""
     where = _machine(machine)
     hits = ffi.new("struct opd_ibs_hits *")
+    among = ffi.new("struct opd_ibs_mask *")
+    lib.opd_ibs_mask_of(flavour, ffi.NULL, 0, among)
     data_src = weight = None
     if flavour is Flavour.OP:
         struct = ffi.new("struct opd_ibs_op *")
         flaws = lib.opd_ibs_decode_op(where, raw, len(raw), struct)
-        lib.opd_ibs_op_hits(where, struct, hits)
+        lib.opd_ibs_op_hits(where, struct, among, hits)
         data_src = int(lib.opd_ibs_data_src(where, struct))
         weight = int(lib.opd_ibs_weight(struct))
     else:
         struct = ffi.new("struct opd_ibs_fetch *")
         flaws = lib.opd_ibs_decode_fetch(where, raw, len(raw), struct)
-        lib.opd_ibs_fetch_hits(where, struct, hits)
+        lib.opd_ibs_fetch_hits(where, struct, among, hits)
     count = ffi.new("unsigned *")
     table = lib.opd_ibs_events(count)
     return Record(

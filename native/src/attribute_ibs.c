@@ -12,11 +12,15 @@
 #define GUEST(mode) ((mode) == OPD_MISC_GUEST_KERNEL || (mode) == OPD_MISC_GUEST_USER)
 
 static bool
-numbers_are_known(const struct opd_pipeline *pipeline, const struct opd_pipeline_ibs *ibs)
+events_are_known(const struct opd_pipeline *pipeline, const struct opd_pipeline_ibs *ibs)
 {
+    struct opd_ibs_mask own;
+    opd_ibs_mask_of((enum opd_ibs_flavour)ibs->flavour, NULL, 0, &own);
     for (unsigned i = 0; i < OPD_IBS_EVENTS_MAX; i++) {
-        uint64_t wanted = ibs->user.words[i / 64] | ibs->kernel.words[i / 64];
-        if ((wanted >> (i % 64) & 1) && ibs->events[i] >= pipeline->event_count)
+        const uint64_t wanted = ibs->user.words[i / 64] | ibs->kernel.words[i / 64];
+        if (!(wanted >> (i % 64) & 1))
+            continue;
+        if (!(own.words[i / 64] >> (i % 64) & 1) || ibs->events[i] >= pipeline->event_count)
             return false;
     }
     return true;
@@ -27,7 +31,7 @@ opd_pipeline_set_ibs(struct opd_pipeline *pipeline, unsigned event,
                      const struct opd_pipeline_ibs *ibs)
 {
     if (event >= pipeline->event_count || ibs->flavour >= OPD_IBS_FLAVOURS ||
-        !numbers_are_known(pipeline, ibs))
+        !events_are_known(pipeline, ibs))
         return -EINVAL;
     if (pipeline->ibs_of[event] != 0) {
         *pipeline->ibs[pipeline->ibs_of[event] - 1] = *ibs;
@@ -63,12 +67,15 @@ decode(struct opd_ibs_sample *sample)
     const struct opd_ibs_machine *machine = &sample->source->machine;
     const uint8_t *raw = sample->record.u.sample.raw;
     const size_t size = sample->record.u.sample.raw_size;
+    struct opd_ibs_mask wanted;
+    for (unsigned i = 0; i < OPD_IBS_EVENTS_MAX / 64; i++)
+        wanted.words[i] = sample->source->user.words[i] | sample->source->kernel.words[i];
     if (sample->source->flavour == OPD_IBS_FETCH) {
         sample->flaws = opd_ibs_decode_fetch(machine, raw, size, &sample->u.fetch);
-        opd_ibs_fetch_hits(machine, &sample->u.fetch, &sample->hits);
+        opd_ibs_fetch_hits(machine, &sample->u.fetch, &wanted, &sample->hits);
     } else {
         sample->flaws = opd_ibs_decode_op(machine, raw, size, &sample->u.op);
-        opd_ibs_op_hits(machine, &sample->u.op, &sample->hits);
+        opd_ibs_op_hits(machine, &sample->u.op, &wanted, &sample->hits);
     }
 }
 

@@ -315,12 +315,3 @@ opd_ibs_events(unsigned *count)
     *count = sizeof events / sizeof *events;
     return events;
 }
-
-unsigned
-opd_ibs_first(enum opd_ibs_flavour flavour)
-{
-    unsigned index = 0;
-    while (flavour == OPD_IBS_OP && events[index].flavour != OPD_IBS_OP)
-        index++;
-    return index;
-}

@@ -8,9 +8,6 @@
 
 #include "opd/ibs.h"
 
-// Index of the first event of a flavour: the table has all of one together.
-unsigned opd_ibs_first(enum opd_ibs_flavour flavour);
-
 #define FACT(n) ((uint64_t)1 << (n))
 
 // Of a fetch.

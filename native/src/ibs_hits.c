@@ -155,40 +155,45 @@ opd_ibs_mask_of(enum opd_ibs_flavour flavour, const struct opd_ibs_machine *mach
             set(mask, i);
 }
 
-// What an event needs of the machine is said by facts too, but for families
-// and caps, which are asked only of events whose facts hold.
+// Whether the facts are those of the event; families and caps are asked last.
+static bool
+is_satisfied(const struct opd_ibs_event *event, const struct opd_ibs_machine *machine,
+             uint32_t caps, uint64_t facts, const struct opd_ibs_hits *hits)
+{
+    return (facts & event->must) == event->must && (facts & event->not_) == 0 &&
+           !(event->nonzero && hits->values[event->value] == 0) &&
+           opd_ibs_event_is_valid(event, machine, caps);
+}
+
 static void
-match(enum opd_ibs_flavour flavour, const struct opd_ibs_machine *machine, uint32_t caps,
+match(const struct opd_ibs_mask *among, const struct opd_ibs_machine *machine, uint32_t caps,
       uint64_t facts, struct opd_ibs_hits *hits)
 {
     unsigned count;
     const struct opd_ibs_event *events = opd_ibs_events(&count);
-    for (unsigned i = opd_ibs_first(flavour); i < count && events[i].flavour == flavour; i++) {
-        const struct opd_ibs_event *event = &events[i];
-        if ((facts & event->must) != event->must || (facts & event->not_) != 0)
-            continue;
-        if (event->nonzero && hits->values[event->value] == 0)
-            continue;
-        if (opd_ibs_event_is_valid(event, machine, caps))
-            set(&hits->events, i);
-    }
+    for (unsigned word = 0; word < OPD_IBS_EVENTS_MAX / 64; word++)
+        for (uint64_t left = among->words[word]; left != 0; left &= left - 1) {
+            const unsigned bit = (unsigned)__builtin_ctzll(left);
+            if (is_satisfied(&events[word * 64 + bit], machine, caps, facts, hits))
+                hits->events.words[word] |= (uint64_t)1 << bit;
+        }
 }
 
 void
 opd_ibs_fetch_hits(const struct opd_ibs_machine *machine, const struct opd_ibs_fetch *fetch,
-                   struct opd_ibs_hits *hits)
+                   const struct opd_ibs_mask *among, struct opd_ibs_hits *hits)
 {
     *hits = (struct opd_ibs_hits){.values = {0}};
     if (fetch->flaws & OPD_IBS_NO_SAMPLE)
         return;
     hits->values[OPD_IBS_VALUE_FETCH_LATENCY] = fetch->latency;
     hits->values[OPD_IBS_VALUE_ITLB_REFILL_LATENCY] = fetch->itlb_refill_latency;
-    match(OPD_IBS_FETCH, machine, fetch->caps, fetch_facts(machine, fetch), hits);
+    match(among, machine, fetch->caps, fetch_facts(machine, fetch), hits);
 }
 
 void
 opd_ibs_op_hits(const struct opd_ibs_machine *machine, const struct opd_ibs_op *op,
-                struct opd_ibs_hits *hits)
+                const struct opd_ibs_mask *among, struct opd_ibs_hits *hits)
 {
     *hits = (struct opd_ibs_hits){.values = {0}};
     if (op->flaws & OPD_IBS_NO_SAMPLE)
@@ -198,7 +203,7 @@ opd_ibs_op_hits(const struct opd_ibs_machine *machine, const struct opd_ibs_op *
     hits->values[OPD_IBS_VALUE_DC_MISS_LATENCY] = op->dc_miss_latency;
     hits->values[OPD_IBS_VALUE_TLB_REFILL_LATENCY] = op->tlb_refill_latency;
     hits->values[OPD_IBS_VALUE_OPEN_MEM_REQS] = op->open_mem_reqs;
-    match(OPD_IBS_OP, machine, op->caps, op_facts(machine, op), hits);
+    match(among, machine, op->caps, op_facts(machine, op), hits);
 }
 
 int

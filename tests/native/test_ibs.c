@@ -280,6 +280,10 @@ a_wrong_choice_is_refused(void)
     ibs.events[bit_of("IBS_OP_ALL")] = 2;
     CHECK(opd_pipeline_set_ibs(pipeline, 0, &ibs) == -EINVAL);
     ibs.events[bit_of("IBS_OP_ALL")] = 1;
+    ibs.events[bit_of("IBS_FETCH_ALL")] = 1;
+    want(&ibs.user, "IBS_FETCH_ALL");
+    CHECK(opd_pipeline_set_ibs(pipeline, 0, &ibs) == -EINVAL);
+    ibs.user = ibs.kernel;
     ibs.flavour = 2;
     CHECK(opd_pipeline_set_ibs(pipeline, 0, &ibs) == -EINVAL);
     ibs.flavour = OPD_IBS_OP;
@@ -305,13 +309,16 @@ nothing_is_read_past_the_payload(void)
             struct opd_ibs_fetch fetch;
             struct opd_ibs_op op;
             struct opd_ibs_hits hits;
+            struct opd_ibs_mask all;
             struct opd_ibs_machine old = {.family = 0x17, .kernel = 5u << 16 | 4};
             CHECK(opd_ibs_decode_fetch(&old, bytes, size, &fetch) == fetch.flaws);
             CHECK(opd_ibs_decode_fetch(&zen2, bytes, size, &fetch) == fetch.flaws);
             CHECK(opd_ibs_decode_op(&zen2, bytes, size, &op) == op.flaws);
             CHECK((size < 12) == ((op.flaws & OPD_IBS_NOT_VALID) != 0));
-            opd_ibs_fetch_hits(&zen2, &fetch, &hits);
-            opd_ibs_op_hits(&zen2, &op, &hits);
+            opd_ibs_mask_of(OPD_IBS_FETCH, NULL, 0, &all);
+            opd_ibs_fetch_hits(&zen2, &fetch, &all, &hits);
+            opd_ibs_mask_of(OPD_IBS_OP, NULL, 0, &all);
+            opd_ibs_op_hits(&zen2, &op, &all, &hits);
             opd_ibs_data_src(&zen2, &op);
             free(bytes);
         }

@@ -235,14 +235,15 @@ bool opd_ibs_event_is_valid(const struct opd_ibs_event *event,
 void opd_ibs_mask_of(enum opd_ibs_flavour flavour, const struct opd_ibs_machine *machine,
                      uint32_t caps, struct opd_ibs_mask *mask);
 
-// The derived events that one record satisfies.
+// The derived events that one record satisfies, among those of its flavour that
+// are asked for (opd_ibs_mask_of() gives all).
 struct opd_ibs_hits {
     struct opd_ibs_mask events;
     uint32_t values[OPD_IBS_VALUES]; // values[event->value] for events with one
 };
 void opd_ibs_fetch_hits(const struct opd_ibs_machine *machine, const struct opd_ibs_fetch *fetch,
-                        struct opd_ibs_hits *hits);
+                        const struct opd_ibs_mask *among, struct opd_ibs_hits *hits);
 void opd_ibs_op_hits(const struct opd_ibs_machine *machine, const struct opd_ibs_op *op,
-                     struct opd_ibs_hits *hits);
+                     const struct opd_ibs_mask *among, struct opd_ibs_hits *hits);
 
 #endif

@@ -64,7 +64,8 @@ struct opd_pipeline_ibs {
     uint16_t events[OPD_IBS_EVENTS_MAX]; // the event number of every derived event wanted
 };
 #define OPD_IBS_SOURCES_MAX 64u // events with IBS records
-// -EINVAL: no such event, or numbers of events that were not added; -ENOSPC.
+// -EINVAL: no such event, derived events of the other flavour, or numbers of events that were not
+// added; -ENOSPC.
 // For the feeder, or before it runs; told again it changes from the next record on.
 int opd_pipeline_set_ibs(struct opd_pipeline *pipeline, unsigned event,
                          const struct opd_pipeline_ibs *ibs);

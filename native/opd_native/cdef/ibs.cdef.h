@@ -78,6 +78,8 @@ const struct opd_ibs_event *opd_ibs_events(unsigned *count);
 bool opd_ibs_event_is_valid(const struct opd_ibs_event *event,
                             const struct opd_ibs_machine *machine, uint32_t caps);
 void opd_ibs_fetch_hits(const struct opd_ibs_machine *machine, const struct opd_ibs_fetch *fetch,
-                        struct opd_ibs_hits *hits);
+                        const struct opd_ibs_mask *among, struct opd_ibs_hits *hits);
 void opd_ibs_op_hits(const struct opd_ibs_machine *machine, const struct opd_ibs_op *op,
-                     struct opd_ibs_hits *hits);
+                     const struct opd_ibs_mask *among, struct opd_ibs_hits *hits);
+void opd_ibs_mask_of(int flavour, const struct opd_ibs_machine *machine, uint32_t caps,
+                     struct opd_ibs_mask *mask);

@@ -42,11 +42,13 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint8_t *raw = malloc(length > 0 ? length : 1);
     memcpy(raw, data + CHOICE, length);
     struct opd_ibs_hits hits;
+    struct opd_ibs_mask all;
+    opd_ibs_mask_of(data[0] & 1 ? OPD_IBS_OP : OPD_IBS_FETCH, NULL, 0, &all);
     if (data[0] & 1) {
         struct opd_ibs_op op;
         if (opd_ibs_decode_op(&machine, raw, length, &op) != op.flaws)
             abort();
-        opd_ibs_op_hits(&machine, &op, &hits);
+        opd_ibs_op_hits(&machine, &op, &all, &hits);
         check_hits(&machine, op.caps, op.flaws, OPD_IBS_OP, &hits);
         uint64_t data_src = opd_ibs_data_src(&machine, &op);
         if (!opd_ibs_data_src_agrees(&machine, &op, data_src))
@@ -57,7 +59,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct opd_ibs_fetch fetch;
         if (opd_ibs_decode_fetch(&machine, raw, length, &fetch) != fetch.flaws)
             abort();
-        opd_ibs_fetch_hits(&machine, &fetch, &hits);
+        opd_ibs_fetch_hits(&machine, &fetch, &all, &hits);
         check_hits(&machine, fetch.caps, fetch.flaws, OPD_IBS_FETCH, &hits);
     }
     free(raw);
