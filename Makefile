@@ -10,6 +10,8 @@ BIN := $(VENV)/bin
 PREFIX ?= /usr/local
 NATIVE := build/native
 JOBS := $(shell nproc)
+# Most tests wait for real time to pass.
+TESTERS := $(shell expr $(JOBS) + 2)
 # Without it (PYTHONDONTWRITEBYTECODE) each start compiles every module: 0.3 s.
 COMPILE = $(BIN)/python -m compileall -q daemon native/opd_native plugins
 
@@ -30,10 +32,10 @@ test: $(VENV)/.dev lint ctest sanitize pytest  ## lint, C tests (also under sani
 ctest: $(VENV)/.dev
 	@$(BIN)/cmake -S native -B $(NATIVE) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja >/dev/null
 	@$(BIN)/cmake --build $(NATIVE) -j $(JOBS)
-	@$(BIN)/ctest --test-dir $(NATIVE) --output-on-failure
+	@$(BIN)/ctest --test-dir $(NATIVE) -j $(JOBS) --output-on-failure
 
 pytest: $(VENV)/.dev
-	@$(if $(ARGS),$(BIN)/python -m pytest -q $(ARGS),scripts/run-tests $(BIN)/python)
+	@$(BIN)/python -m pytest -q $(or $(ARGS),-p no:cacheprovider -n $(TESTERS) --dist loadgroup)
 
 bench: $(VENV)/.bench  ## measure opd beside its peers on this machine: docs/benchmarks.md
 	@$(COMPILE)
@@ -58,7 +60,7 @@ sanitize: $(VENV)/.dev  ## the C tests under ASan+UBSan and TSan
 	  $(BIN)/cmake -S native -B $$dir -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
 	    -DOPD_SANITIZE=$$kind >/dev/null && \
 	  $(BIN)/cmake --build $$dir -j $(JOBS) && \
-	  $(BIN)/ctest --test-dir $$dir --output-on-failure || exit 1; \
+	  $(BIN)/ctest --test-dir $$dir -j $(JOBS) --output-on-failure || exit 1; \
 	done
 
 fuzz: $(VENV)/.dev  ## libFuzzer on every parser (needs clang; SECONDS=60 each)

@@ -17,6 +17,20 @@ from places import BIN, PROGRAMS
 from systemd_machine import machine  # noqa: F401 - a fixture of all tests
 
 READY_TIMEOUT_S = 30.0
+TESTS = Path(__file__).parent
+# What waits most begins first.
+SLOW = ("systemd", "integration", "contracts")
+# Made-up users and the machine's namespaces: one test at a time has them.
+ALONE = {"place", "machine"}
+
+
+def pytest_collection_modifyitems(items):
+    """Several test processes share the files of tests, slow ones first."""
+    alone = {item.path for item in items if ALONE & set(item.fixturenames)}
+    for item in items:
+        name = "alone" if item.path in alone else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(name))
+    items.sort(key=lambda item: item.path.relative_to(TESTS).parts[0] not in SLOW)
 
 
 @pytest.fixture(autouse=True)
