@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from opd.events.request import EventRequest
 from opd.features.context import Context
 from opd.features.declared import (
     Column,
@@ -25,6 +26,7 @@ __all__ = [
     "Column",
     "Context",
     "Event",
+    "EventRequest",
     "Feature",
     "Measuring",
     "Metric",

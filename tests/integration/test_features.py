@@ -127,6 +127,28 @@ def _names(daemon):
     return [one["name"] for one in daemon.ask("features")["features"] if "set" in one]
 
 
+def test_a_feature_may_have_an_event_of_the_kernel(start_daemon, tmp_path):
+    """It is sampled beside the others; one that is refused costs its feature alone."""
+    points = {"kernel": "kernel_events"}
+    site = tmp_path / "site"
+    environment = lay_out(site, "opd_kernel", points, module=PLUGINS / "kernel_events.py")
+    names = ("kernel_good", "kernel_refused", "kernel_broken")
+    asked = [word for name in names for word in ("-x", name)]
+    daemon = start_daemon("-e", "cpu-clock", *asked, env=environment)
+    states = daemon.ask("status")["features"]
+    assert states["kernel_good"] == {"state": "running"}
+    assert "the kernel refused cs-kernel_refused: " in states["kernel_refused"]["reason"]
+    assert "it failed when cs-kernel_broken was open: " in states["kernel_broken"]["reason"]
+    own = daemon.ask("stats", "kernel_good")["features"]["kernel_good"]["own"]
+    assert own["index"] == 1
+    assert own["own"] >= 2
+    assert own["errno"] > 0
+    daemon.ask("dump")
+    assert daemon.ask("report", "-e", "cs-kernel_good")["total"] > 0
+    assert daemon.ask("report", "-e", "cpu-clock")["event"] == "cpu-clock"
+    assert daemon.stop() == 0
+
+
 def test_statistics_are_told_when_they_are_asked_for(start_daemon):
     """Opctl stats, SIGUSR1, and the end; and the cost is its feature's."""
     daemon = start_daemon("-e", "cpu-clock", "-x", "skeleton")

@@ -285,8 +285,10 @@ class Daemon:
                 loop.stop()
             if sampling is not None:
                 self.native_cost.retire(sampling.stats())
-                sampling.close()
+        # Features may ask the sampler until they have ended.
         self.featuring.end()
+        if sampling is not None:
+            sampling.close()
 
     def _reload(self) -> None:
         self._notifier.reloading()

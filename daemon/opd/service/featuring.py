@@ -77,12 +77,16 @@ class Featuring:
             else:
                 opened.append((one, event, index))
             log_steps(self._daemon.log, sampling.ladder[known:])
-        if self._strict:
-            self.host.check_strictly()
         events = [*sampling.events, *self.host.events(len(sampling.events))]
         for one, event, index in opened:
-            if event.opened is not None:
+            if event.opened is None:
+                continue
+            try:
                 event.opened(sampling.sampler, index, one.ids)
+            except Exception as error:  # noqa: BLE001 - a plugin's; sampling goes on without it
+                one.refuse(f"it failed when {event.request.name} was open: {error!r}")
+        if self._strict:
+            self.host.check_strictly()
         return events
 
     def replay(self) -> None:
