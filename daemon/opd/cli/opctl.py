@@ -36,6 +36,7 @@ COMMANDS = {
     "mark": "give a moment a word for later reports, or list those that have one",
     "import": "import a perf.data file as a session of its own",
     "record": "take a burst at a high rate beside the running profile, as a session of its own",
+    "probe": "measure what this machine does: run, list, show, cancel or compare probes",
     "doctor": "say what this machine or user does not allow, and what to change",
     "bundle": "gather all that a bug report needs in one file, redacted",
     "shutdown": "end the daemon after it stored what it has; returns when it is gone",
@@ -140,7 +141,8 @@ def build_parser(argv: Sequence[str]) -> tuple[Parser, dict[str, Parser]]:
     Only the subcommands that ``argv`` mentions, if any: each costs its import.
     """
     shared = Parser(add_help=False)
-    _add_globals(shared)
+    # Probes have forms of output of their own, which only they know.
+    _add_globals(shared, forms=None if "probe" in argv else FORMATS)
     parser = Parser(
         prog="opctl",
         description=_DESCRIPTION,
@@ -180,7 +182,7 @@ def join_times(argv: list[str]) -> list[str]:
     return joined
 
 
-def _add_globals(parser: Parser) -> None:
+def _add_globals(parser: Parser, *, forms: Sequence[str] | None) -> None:
     """Options that may stand on either side of the subcommand.
 
     SUPPRESS keeps a subcommand's parser from overwriting with a default what
@@ -201,7 +203,11 @@ def _add_globals(parser: Parser) -> None:
         help="answer from this store, without a daemon",
     )
     group.add_argument(
-        "--format", choices=FORMATS, default=argparse.SUPPRESS, help="default: table"
+        "--format",
+        choices=forms,
+        default=argparse.SUPPRESS,
+        metavar=f"{{{','.join(FORMATS)}}}",
+        help="default: table; probes may have others of their own",
     )
     group.add_argument(
         "--since",

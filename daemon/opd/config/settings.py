@@ -398,6 +398,34 @@ class BurstSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     ] = ()
 
 
+def _are_schedules(value: Any) -> str:
+    if not value:
+        return ""
+    from opd.errors import ConfigError
+    from opd.probes.schedule import parse_schedules  # few have any
+
+    try:
+        parse_schedules(value)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+class ProbeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Probes that run by themselves (docs/probes.md)."""
+
+    schedule: Annotated[
+        tuple[str, ...],
+        _says(
+            'Each a text such as "calibrate:what=syscall,every=1h,when=idle,jitter=5m": a probe,'
+            " its options, `every` (without it: once, at the start), `when` (idle: only while"
+            " others use no CPU), `jitter` (up to so much later).",
+            'a list of texts such as "calibrate:every=1h"',
+            _are_schedules,
+        ),
+    ] = ()
+
+
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """How a Config came to be: what ``reload`` reads again, and who set what.
 
@@ -430,6 +458,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     store: StoreSettings = StoreSettings()
     governor: GovernorSettings = GovernorSettings()
     burst: BurstSettings = BurstSettings()
+    probes: ProbeSettings = ProbeSettings()
     privacy: PrivacySettings = PrivacySettings()
     features: Features = Features()
     origin: Origin = Origin()
@@ -441,5 +470,6 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
     "store": StoreSettings,
     "governor": GovernorSettings,
     "burst": BurstSettings,
+    "probes": ProbeSettings,
     "privacy": PrivacySettings,
 }

@@ -128,6 +128,10 @@ class Backend(Protocol):
         """
         ...
 
+    def probe(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """``probe_run``, ``probe_poll``, …: see docs/protocol.md."""
+        ...
+
     def shutdown(self) -> dict[str, Any]:
         """Begin to end and return at once; the answer is still sent."""
         ...
@@ -267,6 +271,9 @@ class OfflineBackend:
             "sql": self._sql,
             "sessions": lambda _params: sessions_answer(reader),
             "marks": lambda params: marks_answer(reader, params),
+            "probe_list": lambda params: _of_probes(reader, "probe_list", params),
+            "probe_show": lambda params: _of_probes(reader, "probe_show", params),
+            "probe_compare": lambda params: _of_probes(reader, "probe_compare", params),
             "events": lambda _params: {"events": [event_map(one) for one in reader.events()]},
         }
 
@@ -274,6 +281,12 @@ class OfflineBackend:
         from opd.query.sql import sql_offline
 
         return sql_offline(self._directory, self._reader, params)
+
+
+def _of_probes(reader: Reader, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    from opd.query.probes import probe_answer
+
+    return probe_answer(reader, method, params)
 
 
 def _precise(reader: Reader, method: str, params: dict[str, Any]) -> dict[str, Any]:

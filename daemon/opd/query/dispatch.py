@@ -72,6 +72,11 @@ class Dispatcher:
             "record_poll": lambda params, _: backend.record("record_poll", params),
             "record_stop": lambda params, _: backend.record("record_stop", params),
             "record_list": lambda params, _: backend.record("record_list", params),
+            **{
+                name: lambda params, _, name=name: backend.probe(name, params)  # type: ignore[misc]
+                for name in METHODS
+                if name.startswith("probe_")
+            },
             "shutdown": lambda _, __: backend.shutdown(),
             "import_begin": lambda params, owner: transfers.begin(owner, params),
             "import_chunk": lambda params, owner: transfers.chunk(owner, params),

@@ -104,6 +104,31 @@ METHODS: dict[str, Method] = {
     "record_poll": Method(params={"session": Param("text", required=True)}, owner_only=True),
     "record_stop": Method(params={"session": Param("text")}, owner_only=True),
     "record_list": Method(),
+    "probe_run": Method(
+        params={"probe": Param("text", required=True), "options": Param("query")},
+        owner_only=True,
+        slow=True,
+    ),
+    "probe_compare": Method(
+        params={
+            "a": Param("query", required=True),
+            "b": Param("query", required=True),
+            "metric": Param("text"),
+            "rounds": Param("count"),
+            "processes": Param("count"),
+        },
+        owner_only=True,
+        slow=True,
+    ),
+    "probe_poll": Method(params={"job": Param("count", required=True)}, slow=True),
+    "probe_cancel": Method(params={"job": Param("count")}, owner_only=True),
+    "probe_list": Method(
+        params={**_RANGE, "probe": Param("text"), "top": Param("count"), "changes": Param("flag")},
+        slow=True,
+    ),
+    "probe_show": Method(
+        params={"id": Param("count", required=True), "samples": Param("flag")}, slow=True
+    ),
     "shutdown": Method(owner_only=True),
     "import_begin": Method(
         params={

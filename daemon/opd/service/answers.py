@@ -235,6 +235,10 @@ class Answers:
         """Begin, follow, end or list bursts."""
         return self._daemon.bursts.answer(method, params)
 
+    def probe(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Measure, follow, end, list, show, compare."""
+        return self._daemon.probing.answer(method, params)
+
     def shutdown(self) -> dict[str, Any]:
         """Begin to end."""
         self._daemon.log.info("daemon.shutdown", reason="asked by a client")

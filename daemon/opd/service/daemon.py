@@ -30,6 +30,7 @@ from opd.service.featuring import Featuring
 from opd.service.governing import Governing
 from opd.service.imports import import_in_child
 from opd.service.liveness import TURNS_A_WATCHDOG, Watchdog
+from opd.service.probing import Probing
 from opd.service.refusals import explain_open_failure
 from opd.service.sdnotify import Notifier
 from opd.service.segments import SegmentDuty
@@ -131,6 +132,7 @@ class Daemon:
             redact=config.privacy.redact,
         )
         self.triggers = Triggers(self)
+        self.probing = Probing(self)
         self.featuring = Featuring(self, registry, strict=strict)
         self.answers = Answers(self)
         self._server = Server(
@@ -195,6 +197,7 @@ class Daemon:
         self.duties.add("machine", machine.EVERY_S, machine.MachineWatch(self.link).turn)
         if every := self._config.daemon.stats_interval:
             self.duties.add("feature stats", every, self.featuring.log_stats)
+        self.probing.start(self._config.probes)
         while not self.ending.is_set():
             for name in signals.wait(self.duties.wait_s()):
                 self._on_signal(name)
@@ -217,6 +220,7 @@ class Daemon:
         """Dump, close, wait for every child. Never raises for what has not been started."""
         self._notifier.stopping()
         self.bursts.close()
+        self.probing.close()
         self._stop_sampling()
         self.segments.stop()
         self.asker.close()

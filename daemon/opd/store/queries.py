@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from opd.store.precise.metric import MetricResult
     from opd.store.precise.nodes import Nodes
     from opd.store.precise.reading import PreciseQuery
+    from opd.store.probes import ProbeRun, ProbeSamples
 
 __all__ = ["Reader", "ReportQuery", "ReportResult", "SessionInfo", "open_reader"]
 
@@ -164,6 +165,43 @@ class Reader:
 
         with self._snapshot():
             return feature_stats(self._connection, self._runs(session), name)
+
+    # ---- of probes
+
+    def probe_runs(
+        self,
+        *,
+        probe: str | None = None,
+        since_ns: int | None = None,
+        until_ns: int | None = None,
+        most: int = 0,
+    ) -> list[ProbeRun]:
+        """Measurements, oldest first; ``most``: only the last so many."""
+        from opd.store import probes
+
+        with self._snapshot():
+            return probes.read_runs(
+                self._connection,
+                self._version,
+                probe=probe,
+                since_ns=since_ns,
+                until_ns=until_ns,
+                most=most,
+            )
+
+    def probe_run(self, number: int) -> ProbeRun:
+        """One measurement. UnknownNameError: none of that number."""
+        from opd.store import probes
+
+        with self._snapshot():
+            return probes.read_run(self._connection, self._version, number)
+
+    def probe_samples(self, number: int) -> list[ProbeSamples]:
+        """The raw samples of a measurement, by metric and worker."""
+        from opd.store import probes
+
+        with self._snapshot():
+            return probes.read_samples(self._connection, self._version, number)
 
     # ---- what they share
 

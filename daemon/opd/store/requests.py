@@ -185,10 +185,27 @@ def _turn_over(place: Place, name: str, *, saved: bool) -> bool:
     return True
 
 
+def _probe_begin(place: Place, params: dict[str, Any]) -> dict[str, Any]:
+    """Note that a measurement runs: what is never told to end was ended with opd itself."""
+    from opd.store import probes  # few daemons measure
+
+    return {"id": probes.begin(place.connection, params)}
+
+
+def _probe_end(place: Place, params: dict[str, Any]) -> dict[str, Any]:
+    """Keep what it came to."""
+    from opd.store import probes
+
+    probes.end(place.connection, params)
+    return {}
+
+
 _DO: dict[str, Callable[[Place, dict[str, Any]], dict[str, Any]]] = {
     "seen": _tell_seen,
     "mark": _mark,
     "save": _save,
     "reset": _reset,
+    "probe_begin": _probe_begin,
+    "probe_end": _probe_end,
 }
 TURNS_OVER = frozenset(("save", "reset"))

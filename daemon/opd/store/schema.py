@@ -42,6 +42,9 @@ restart is a mark too. ``sessions.saved`` keeps one from retention.
 ``payloads`` hold what windows keep of precise samples beside their rows, a block
 a kind (:mod:`opd.store.payloads`).
 
+``probe_runs`` are measurements by probes, ``probe_samples`` their raw samples
+(:mod:`opd.store.probes`).
+
 A row of ``runs`` is a run within a session: ``reset`` gives a run a second row.
 """
 
@@ -56,7 +59,7 @@ LOCK_NAME = "worker.lock"
 
 # "opd1": tells our file from any other SQLite file.
 APPLICATION_ID = 0x6F706431
-VERSION = 3
+VERSION = 4
 # The oldest that is read as it is, and upgraded by the first writer.
 OLDEST_VERSION = 1
 
@@ -141,6 +144,21 @@ CREATE TABLE payloads (
 );
 """
 
+# What schema 4 has and 3 had not.
+_SINCE_4 = """
+CREATE TABLE probe_runs (
+  id INTEGER PRIMARY KEY, probe TEXT NOT NULL, parameters TEXT NOT NULL, origin TEXT NOT NULL,
+  started_ns INTEGER NOT NULL, ended_ns INTEGER, machine TEXT NOT NULL DEFAULT '{}',
+  metrics TEXT NOT NULL DEFAULT '[]', verdict TEXT, void TEXT, notes TEXT NOT NULL DEFAULT '[]',
+  details BLOB, bytes INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX probe_runs_probe ON probe_runs (probe, started_ns);
+CREATE TABLE probe_samples (
+  run INTEGER NOT NULL REFERENCES probe_runs(id), metric TEXT NOT NULL, worker INTEGER NOT NULL,
+  repeats BLOB NOT NULL, cells BLOB NOT NULL, PRIMARY KEY (run, metric, worker)
+) WITHOUT ROWID;
+"""
+
 SCHEMA = (
     f"""
 CREATE TABLE sessions (
@@ -184,6 +202,7 @@ CREATE TABLE blocks (
     + _ROLLUP_SQL.format(name="hours")
     + _SINCE_2
     + _SINCE_3
+    + _SINCE_4
 )
 
 TABLES = tuple(re.findall(r"CREATE TABLE (\w+)", SCHEMA))
@@ -209,6 +228,7 @@ ALTER TABLE windows ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
     + _SINCE_2
     + _FIRST_EPOCHS,
     2: "ALTER TABLE runs ADD COLUMN cpuid TEXT NOT NULL DEFAULT '';" + _SINCE_3,
+    3: _SINCE_4,
 }
 
 # Bit of images.flags.

@@ -115,7 +115,7 @@ def _there(arguments: argparse.Namespace, progress: _Progress) -> dict[str, Any]
     with asking.connect(arguments) as client:
         burst: dict[str, Any] = client.call("record", _params(arguments))
         session = burst["session"]
-        with _interrupts() as interrupted:
+        with interrupts() as interrupted:
             while burst["running"]:
                 done = burst["progress"]
                 progress.tell(done.get("seconds", 0.0), done.get("samples", 0), done.get("lost", 0))
@@ -142,12 +142,12 @@ def _here(arguments: argparse.Namespace, progress: _Progress) -> dict[str, Any]:
     def show(told: Progress) -> None:
         progress.tell(told.seconds, told.samples, told.lost)
 
-    with _interrupts() as interrupted:
+    with interrupts() as interrupted:
         return record(Burst(**given), arguments.session_dir, progress=show, stop=interrupted)
 
 
 @contextlib.contextmanager
-def _interrupts() -> Iterator[threading.Event]:
+def interrupts() -> Iterator[threading.Event]:
     """Ctrl-C sets the event once; a second one, before it was heeded, ends the program."""
     interrupted = threading.Event()
 

@@ -1,0 +1,360 @@
+"""opctl probe: measure, list, show, end and compare."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from opd.cli import asking, output
+from opd.cli.commands.record import interrupts
+from opd.cli.progress import ProgressLine
+from opd.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+    import threading
+    from collections.abc import Mapping
+
+EXAMPLE = """opctl probe run calibrate what=loop+syscall,repeats=20
+  opctl probe run calibrate what=syscall,every=1h,when=idle
+  opctl probe list
+  opctl probe show 12 --format json
+  opctl probe compare 12 15
+  opctl probe compare calibrate:work=100 calibrate:work=105
+  opctl probe cancel"""
+
+_ACTIONS = ("run", "list", "show", "cancel", "compare")
+_TAKES = {"run": (1, 2), "list": (0, 1), "show": (1, 1), "cancel": (0, 1), "compare": (2, 2)}
+_POLL_SECONDS = 0.3
+_VOID = 1
+_STATUS = {"OK": 0, "REGRESSED": 3, "UNDECIDED": 4, "INVALID": 5}
+_CHANGED = ("id", "probe", "metric", "before", "after", "change_percent", "p", "time")
+# As they are unless asked for otherwise: no news in a table.
+_USUAL = {"cpus": [], "nice": 0, "fifo": 0, "memory_cap": 0, "time_limit": 600.0}
+_CONTRACT_FORMS = ("table", "json", "csv")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this subcommand."""
+    parser.add_argument("action", choices=_ACTIONS, metavar="ACTION", help=" | ".join(_ACTIONS))
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="WORD",
+        help="run: PROBE [OPTION=VALUE,…] (a value with + sweeps); list: [PROBE]; show: NUMBER;"
+        " cancel: [NUMBER of the job or schedule]; compare: two numbers of runs, or two of"
+        " PROBE:OPTIONS, which are measured in turn",
+    )
+    parser.add_argument("--top", type=int, metavar="N", help="list: only the last N (default: 50)")
+    parser.add_argument("--changes", action="store_true", help="list: where levels changed")
+    parser.add_argument("--samples", action="store_true", help="show: the raw samples too")
+    parser.add_argument("--metric", metavar="NAME", help="compare: what to judge by")
+    parser.add_argument("--rounds", type=int, metavar="N", help="compare: turns a process (15)")
+    parser.add_argument("--processes", type=int, metavar="N", help="compare: processes (4)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do the action."""
+    least, most = _TAKES[arguments.action]
+    if not least <= len(arguments.words) <= most:
+        how_many = f"{least}" if least == most else f"{least} to {most}"
+        raise UsageError(
+            f"probe {arguments.action} takes {how_many} words, got {len(arguments.words)}",
+            hint="see opctl probe --help",
+        )
+    for name in ("top", "rounds", "processes"):
+        if (value := getattr(arguments, name)) is not None and value < 1:
+            raise UsageError(f"--{name}: expected 1 or more, got {value}")
+    if arguments.action in ("list", "cancel") and arguments.format not in _CONTRACT_FORMS:
+        raise UsageError(f"--format {arguments.format!r}: there are: {' '.join(_CONTRACT_FORMS)}")
+    return int(_DO[arguments.action](arguments))
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    probe, options = [*arguments.words, ""][:2]
+    if arguments.session_dir is not None:
+        results = _here(arguments, probe, options)
+    else:
+        view = _there(arguments, "probe_run", {"probe": probe, "options": options})
+        if "schedule" in view:
+            text = f"schedule {view['schedule']}: {view['text']}, first in {view['due_seconds']} s"
+            output.print_result(view, _form(arguments), output.clean(text))
+            return 0
+        results = view["results"]
+    _print_results(results, arguments)
+    return _VOID if any(one["void"] for one in results) or not results else 0
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from opd.query.probes import number_of
+
+    a, b = arguments.words
+    params = {"a": a, "b": b}
+    for name in ("metric", "rounds", "processes"):
+        if (value := getattr(arguments, name)) is not None:
+            params[name] = value
+    kept = number_of(a) is not None and number_of(b) is not None
+    if kept:
+        with asking.open_source(arguments) as source:
+            result = source.call("probe_compare", params)["result"]
+    elif arguments.session_dir is not None:
+        result = _compare_here(arguments, params)
+    else:
+        result = _there(arguments, "probe_compare", params)["results"][-1]
+    _print_results([result], arguments)
+    if result["void"] or result["verdict"] is None:
+        return _VOID
+    return _STATUS[result["verdict"]["result"]]
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    given = {"since": arguments.since, "until": arguments.until, "top": arguments.top}
+    params = {name: value for name, value in given.items() if value is not None}
+    if arguments.words:
+        params["probe"] = arguments.words[0]
+    if arguments.changes:
+        params["changes"] = True
+    with asking.open_source(arguments) as source:
+        answer = source.call("probe_list", params)
+    if arguments.format == "json":
+        output.print_json(answer)
+        return 0
+    if arguments.changes:
+        names: tuple[str, ...] = _CHANGED
+        rows = [{**one, "time": output.moment_text(one["started_ns"])} for one in answer["changes"]]
+    else:
+        names = ("id", "time", "probe", "parameters", "metric", "median", "cv", "n", "state")
+        rows = [row for one in answer["runs"] for row in _rows(one)]
+    if arguments.format == "csv":
+        output.print_csv(names, rows)
+        return 0
+    output.print_table(names, rows, right=("id", "median", "cv", "n", "before", "after"))
+    for one in answer.get("schedules", ()):
+        last = f", last: {one['last_error']}" if one["last_error"] else ""
+        words = f"schedule {one['schedule']}: {one['text']}, next in {one['due_seconds']:.0f} s"
+        output.write(output.clean(f"{words}, {one['runs']} runs, {one['skipped']} skipped{last}"))
+    if running := answer.get("running"):
+        output.write(output.clean(f"running: job {running['job']}: {running['what']}"))
+    return 0
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    params: dict[str, Any] = {"id": _number(arguments.words[0])}
+    if arguments.samples:
+        params["samples"] = True
+    with asking.open_source(arguments) as source:
+        answer = source.call("probe_show", params)
+    columns = _columns(answer.pop("samples", ()))
+    if arguments.format == "json":
+        output.print_json({**answer, "samples": columns} if arguments.samples else answer)
+        return 1 if answer["void"] else 0
+    if arguments.samples:
+        rows = [
+            {"metric": one["metric"], "worker": one["worker"], "repeat": repeat, "value": value}
+            for one in columns
+            for repeat, value in zip(one["repeats"], one["values"], strict=True)
+        ]
+        output.print_csv(("metric", "worker", "repeat", "value"), rows)
+        return 1 if answer["void"] else 0
+    _print_results([answer], arguments)
+    if arguments.format == "table":
+        for one in answer["distributions"]:
+            shown = {name: one[name] for name in _DISTRIBUTION if name in one}
+            output.print_fields({"metric": one["name"], **shown})
+        output.print_fields(answer["machine"])
+    return 1 if answer["void"] else 0
+
+
+_DISTRIBUTION = ("least", "p5", "p25", "median", "p75", "p95", "p99", "greatest", "mad", "outliers")
+
+
+def _columns(samples: Any) -> list[dict[str, Any]]:
+    from array import array
+
+    return [
+        {
+            **one,
+            "repeats": array("I", one["repeats"]).tolist(),
+            "values": array("d", one["values"]).tolist(),
+        }
+        for one in samples
+    ]
+
+
+def _cancel(arguments: argparse.Namespace) -> int:
+    params = {"job": _number(arguments.words[0])} if arguments.words else {}
+    with asking.connect(arguments) as client:
+        answer = client.call("probe_cancel", params)
+    output.print_result(answer, arguments.format, output.clean(f"ending {answer['cancelled']}"))
+    return 0
+
+
+_DO = {"run": _run, "list": _list, "show": _show, "cancel": _cancel, "compare": _compare}
+
+
+def _form(arguments: argparse.Namespace) -> str:
+    return arguments.format if arguments.format in _CONTRACT_FORMS else "table"
+
+
+def _number(word: str) -> int:
+    if not (word.isascii() and word.isdigit() and len(word) < 10):
+        raise UsageError(f"expected a number, got {word[:60]!r}", hint="opctl probe list has them")
+    return int(word)
+
+
+def _there(arguments: argparse.Namespace, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """Have the daemon do it, and stay with it; Ctrl-C ends it."""
+    progress = ProgressLine()
+    with asking.connect(arguments) as client:
+        view: dict[str, Any] = client.call(method, params)
+        if "job" not in view:
+            return view
+        try:
+            with interrupts() as interrupted:
+                while view["running"]:
+                    _tell(progress, view["progress"])
+                    if interrupted.wait(_POLL_SECONDS):
+                        client.call("probe_cancel", {"job": view["job"]})
+                        interrupted.clear()
+                    view = client.call("probe_poll", {"job": view["job"]})
+        finally:
+            progress.clear()
+    if "results" not in view:
+        with asking.connect(arguments) as client:
+            view = client.call("probe_poll", {"job": view["job"]})
+    return view
+
+
+def _tell(progress: ProgressLine, done: Mapping[str, Any]) -> None:
+    if done:
+        words = f" {done['words']}" if done["words"] else ""
+        progress.show(f"measuring: {done['done']:.1f} of {done['of']:g}{words} (Ctrl-C ends it)")
+
+
+def _here(arguments: argparse.Namespace, probe: str, options: str) -> list[dict[str, Any]]:
+    from opd.probes.jobs import measure_all
+    from opd.probes.local import LocalKeeper
+    from opd.probes.running import plan
+
+    planned = plan(probe, options)
+    keeper = LocalKeeper(arguments.session_dir)
+    progress = ProgressLine()
+    try:
+        with interrupts() as interrupted:
+            measure_all(planned, "asked", keeper, _control(interrupted, progress))
+    finally:
+        progress.clear()
+        keeper.close()
+    return _kept(arguments, keeper.runs)
+
+
+def _compare_here(arguments: argparse.Namespace, params: dict[str, Any]) -> dict[str, Any]:
+    from opd.probes.jobs import Comparison, compare_now
+    from opd.probes.local import LocalKeeper
+    from opd.probes.running import plan
+    from opd.query.probes import measure_of
+
+    a, b = (plan(*measure_of(params.pop(side))) for side in "ab")
+    keeper = LocalKeeper(arguments.session_dir)
+    progress = ProgressLine()
+    try:
+        with interrupts() as interrupted:
+            compare_now(a, b, Comparison(**params), keeper, _control(interrupted, progress))
+    finally:
+        progress.clear()
+        keeper.close()
+    return _kept(arguments, keeper.runs)[-1]
+
+
+def _control(interrupted: threading.Event, progress: ProgressLine) -> Any:
+    from opd.probes.jobs import Control
+
+    def tell(done: float, of: float, words: str) -> None:
+        _tell(progress, {"done": done, "of": of, "words": words})
+
+    return Control(lambda: "cancelled" if interrupted.is_set() else "", tell)
+
+
+def _kept(arguments: argparse.Namespace, runs: list[int]) -> list[dict[str, Any]]:
+    with asking.open_source(arguments) as source:
+        return [_result(source.call("probe_show", {"id": run})) for run in runs]
+
+
+def _result(answer: dict[str, Any]) -> dict[str, Any]:
+    answer.pop("distributions", None)
+    return answer
+
+
+def _print_results(results: list[dict[str, Any]], arguments: argparse.Namespace) -> None:
+    form = arguments.format
+    if form == "json":
+        if len(results) == 1:
+            output.print_json(results[0])
+        else:
+            name = results[0]["probe"] if results else ""
+            output.print_json({"probe": name, "results": results})
+        return
+    if form not in _CONTRACT_FORMS:
+        output.write(_as_text(results, form), end="")
+        return
+    names = ("id", "probe", "parameters", "metric", "unit", "median", "low", "high", "cv", "n")
+    rows = [row for one in results for row in _rows(one)]
+    if form == "csv":
+        output.print_csv((*names, "void"), rows)
+        return
+    shown = [name for name in names if name != "parameters" or len(results) > 1]
+    output.print_table(shown, rows, right=("id", "median", "low", "high", "cv", "n"))
+    for one in results:
+        for note in one["notes"]:
+            output.write(output.clean(f"{one['id']}: {note}"))
+        if one["void"]:
+            output.write(output.clean(f"{one['id']}: void: {one['void']}"))
+        if one["verdict"]:
+            output.write(output.clean(_verdict_text(one["verdict"])))
+
+
+def _as_text(results: list[dict[str, Any]], form: str) -> str:
+    """A form that the probe itself offers. UsageError names those there are."""
+    from opd.features.registry import Registry
+    from opd.probes.plan import find_probe
+
+    probe = find_probe(Registry(), results[0]["probe"]) if results else None
+    if probe is None or form not in probe.texts:
+        forms = " ".join((*_CONTRACT_FORMS, *(probe.texts if probe else ())))
+        raise UsageError(f"--format {form!r}: there are: {forms}")
+    return probe.texts[form](results)
+
+
+def _verdict_text(verdict: Mapping[str, Any]) -> str:
+    low, high = verdict["low"], verdict["high"]
+    interval = f" ({low:+.2f} to {high:+.2f} %)" if None not in (low, high) else ""
+    advisory = "advisory: " if verdict["advisory"] else ""
+    return (
+        f"{advisory}{verdict['result']}: {verdict['change_percent']:+.2f} %{interval}"
+        f" {verdict.get('metric', '')}: {verdict['reason']}"
+    )
+
+
+def _rows(one: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A row for each metric; one for a run without any."""
+    parameters = ",".join(
+        f"{name}={_value(value)}"
+        for name, value in one["parameters"].items()
+        if _USUAL.get(name, ...) != value
+    )
+    state = one["void"] or ("running" if one["ended_ns"] is None else "")
+    whole = {
+        "id": one["id"],
+        "probe": one["probe"],
+        "parameters": parameters,
+        "time": output.moment_text(one["started_ns"]),
+        "state": state,
+        "void": one["void"] or "",
+    }
+    return [
+        {**whole, "metric": metric["name"], **{k: v for k, v in metric.items() if k != "name"}}
+        for metric in one["metrics"] or [{"name": "-"}]
+    ]
+
+
+def _value(value: Any) -> str:
+    return "+".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,94 @@
+"""From raw samples to what a run came to: the map that is stored, shown and compared."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from opd.probes.measuring import WHOLE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from opd.probes.running import Outcome
+    from opd.store.probes import ProbeRun
+
+_CONTRACT = ("name", "unit", "median", "low", "high", "cv", "n")
+
+
+def metrics_of(
+    outcome: Outcome, arm: int, metrics: Sequence[tuple[str, str, str]]
+) -> list[dict[str, Any]]:
+    """A map for each declared metric that has samples of the whole."""
+    from opd.stats.distribution import distribution_of
+
+    found = []
+    for name, unit, better in metrics:
+        column = outcome.samples.get((arm, name, WHOLE))
+        if column is None or not len(column.values):
+            continue
+        told = msgspec.structs.asdict(distribution_of(column.values))
+        found.append({"name": name, "unit": unit, "better": better, **told})
+    return found
+
+
+def ended(
+    number: int,
+    probe: str,
+    outcome: Outcome,
+    metrics: list[dict[str, Any]],
+    *,
+    arm: int = 0,
+    verdict: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """What the store is told of the end of a run (opd.store.probes.end)."""
+    notes = [*outcome.notes.get(-1, ()), *outcome.notes.get(arm, ())]
+    return {
+        "id": number,
+        "probe": probe,
+        "started_ns": outcome.started_ns,
+        "ended_ns": outcome.ended_ns,
+        "machine": outcome.machine,
+        "metrics": metrics,
+        "verdict": verdict,
+        "void": outcome.void or None,
+        "notes": notes,
+        "details": outcome.details.get(arm, {}),
+        "samples": [
+            (metric, worker, column.repeats.tobytes(), column.values.tobytes())
+            for (of, metric, worker), column in outcome.samples.items()
+            if of == arm
+        ],
+    }
+
+
+def result_map(run: ProbeRun) -> dict[str, Any]:
+    """A run as it is answered: the contract's result, and beside it when, notes and details."""
+    return {
+        "probe": run.probe,
+        "parameters": run.parameters,
+        "machine": run.machine,
+        "metrics": [
+            {name: _finite(metric.get(name)) for name in _CONTRACT} for metric in run.metrics
+        ],
+        "verdict": run.verdict,
+        "void": run.void,
+        "id": run.id,
+        "origin": run.origin,
+        "started_ns": run.started_ns,
+        "ended_ns": run.ended_ns,
+        "notes": run.notes,
+        "details": run.details,
+    }
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def verdict_map(verdict: Any) -> dict[str, Any]:
+    """A verdict as a map of what JSON holds."""
+    return {name: _finite(value) for name, value in msgspec.structs.asdict(verdict).items()}
