@@ -30,7 +30,9 @@ CPUID_COUNTERS = (0, 1, 2, 3)
 _TAGS = frozenset({"event", "counters", "ext", "um", "minimum", "name", "filter"})
 _EVENT = re.compile("0[xX][0-9a-fA-F]{1,8}")
 _DECIMAL = re.compile("[0-9]{1,18}")
-_NAME = re.compile(r"[A-Za-z0-9_][\w-]{0,127}", re.ASCII)
+# Without blanks, and without what a SPEC and a path are made of.
+_NAME = re.compile("[A-Za-z0-9_][!-~]{0,127}")
+_NOT_IN_NAMES = frozenset(":,'\"\\")
 _WORD = re.compile(r"[A-Za-z_][\w-]{0,63}", re.ASCII)
 
 
@@ -214,8 +216,8 @@ def _wrong_ext(value: str) -> str:
 def _wrong_name(name: str) -> str:
     if "/" in name or "." in name:
         return f"{name[:40]!r} has a / or a ."
-    if not _NAME.fullmatch(name):
-        return f"expected letters, digits, _ and -, got {name[:40]!r}"
+    if not _NAME.fullmatch(name) or _NOT_IN_NAMES & set(name):
+        return f"expected a word of letters, digits and _, got {name[:40]!r}"
     return f"{name!r} is perf's, and stands for that" if name in BY_NAME else ""
 
 
@@ -233,9 +235,9 @@ def _counters(text: str) -> tuple[int, ...] | None:
     """The counters of a list, None when it is wrong."""
     if text == "cpuid":
         return CPUID_COUNTERS
-    counters = []
+    counters = set()
     for part in text.split(",") if text else []:
-        if not _DECIMAL.fullmatch(part) or int(part) > COUNTER_MOST or int(part) in counters:
+        if not _DECIMAL.fullmatch(part) or int(part) > COUNTER_MOST:
             return None
-        counters.append(int(part))
+        counters.add(int(part))
     return tuple(sorted(counters))

@@ -34,7 +34,8 @@ _FAMILIES = {
     },
     "HygonGenuine": {0x18: "x86-64/family17"},  # a Zen of its own number
 }
-_TYPE = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}(/[a-z0-9][a-z0-9_.-]{0,31})?", re.ASCII)
+_WORD = r"[A-Za-z0-9][\w.+-]{0,31}"
+_TYPE = re.compile(f"{_WORD}(/{_WORD})?", re.ASCII)
 _CPUINFO_BYTES = 1 << 14
 
 

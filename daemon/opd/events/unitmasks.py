@@ -59,20 +59,22 @@ class UnitMask(msgspec.Struct, frozen=True):
             return self._default_value(self.default)
         if not token[0].isdigit():
             return self._named(token)
-        value = VALUE_MOST + 1
-        if _NUMBER.fullmatch(token):
-            value = int(token, 16 if token[:2].lower() == "0x" else 10)
+        value = _number(token) if _NUMBER.fullmatch(token) else VALUE_MOST + 1
         return self._valued(token, value)
 
     def _named(self, token: str) -> tuple[int, int]:
-        for entry in self.entries:
-            if entry.name == token:
-                return entry.value, entry.extra
+        found = {(entry.value, entry.extra) for entry in self.entries if entry.name == token}
+        if len(found) == 1:
+            return found.pop()
+        if found:
+            numbers = " or ".join(f"{value:#04x}" for value, _ in sorted(found))
+            raise ValueError(f"unit mask {token!r} is ambiguous: say {numbers}")
         names = [entry.name for entry in self.entries if entry.name]
         near = did_you_mean(token, names)
         raise ValueError(f"unknown unit mask {token!r}{near}; {self.describe()}")
 
     def _default_value(self, value: int) -> tuple[int, int]:
+        # The first, where a value is there twice: as oprofile does.
         exact = [entry for entry in self.entries if entry.value == value]
         return (value, exact[0].extra) if exact else (value, 0)
 
@@ -112,6 +114,10 @@ class UnitMask(msgspec.Struct, frozen=True):
         default = self.default if isinstance(self.default, str) else f"{self.default:#04x}"
         how = "any of" if self.type == "exclusive" else "any combination of"
         return f"{how} {', '.join(entries)}; default {default}"
+
+
+def _number(text: str) -> int:
+    return int(text, 16 if text[:2].lower() == "0x" else 10)
 
 
 ZERO = UnitMask("zero", "mandatory", 0, (MaskEntry(0, "no unit mask"),))
@@ -204,14 +210,16 @@ def _read_head(line: Line) -> _Draft | None:
 
 def _read_entry(line: Line, draft: _Draft) -> bool:
     """Add the entry; whether it is right."""
-    value, _, rest = line.text.strip().partition(" ")
+    value, *behind = line.text.split(None, 1)
     if not _HEX.fullmatch(value) or int(value, 16) > VALUE_MOST:
         line.refuse(f"expected a mask such as 0x01 (at most {VALUE_MOST:#x}), got {value[:40]!r}")
         return False
-    extra, name, text = 0, "", rest.strip()
+    extra, name, text = 0, "", behind[0].strip() if behind else ""
     if text.startswith("extra:"):
-        flags, _, text = text.removeprefix("extra:").partition(" ")
-        name, _, text = text.strip().partition(" ")
+        words = text.removeprefix("extra:").split(None, 2)
+        # FLAGS may be missing, and then there is a blank in their place.
+        flags = "" if text[len("extra:") :][:1].isspace() or not words else words.pop(0)
+        name, text = words[0] if words else "", " ".join(words[1:])
         bits = _read_extra(line, flags)
         if bits is None:
             return False
@@ -222,9 +230,6 @@ def _read_entry(line: Line, draft: _Draft) -> bool:
     if len(draft.entries) == ENTRIES_MOST:
         line.refuse(f"unit mask {draft.name!r} has more than {ENTRIES_MOST} entries")
         return False
-    if name and any(entry.name == name for entry in draft.entries):
-        line.refuse(f"entry {name!r} is there twice")
-        return False
     draft.entries.append(MaskEntry(int(value, 16), text.strip(), name, extra))
     return True
 
@@ -233,8 +238,8 @@ def _read_extra(line: Line, flags: str) -> int | None:
     bits = 0
     for flag in flags.split(",") if flags else []:
         word, _, value = flag.partition("=")
-        if word == "cmask" and _HEX.fullmatch(value) and int(value, 16) <= 0xFF:
-            bits |= int(value, 16) << 24
+        if word == "cmask" and _NUMBER.fullmatch(value) and _number(value) <= 0xFF:
+            bits |= _number(value) << 24
         elif flag in _FLAGS:
             bits |= _FLAGS[flag]
         else:
@@ -259,8 +264,6 @@ def _incoherent(draft: _Draft) -> str:
 
 def _wrong_default(draft: _Draft, default: int) -> str:
     values = [entry.value for entry in draft.entries]
-    if values.count(default) > 1:
-        return f"default: {default:#04x} is there twice: say which by its name"
     union = 0
     for value in values:
         if value & ~default == 0:
