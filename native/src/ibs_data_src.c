@@ -140,6 +140,9 @@ opd_ibs_data_src_agrees(const struct opd_ibs_machine *machine, const struct opd_
         return true; // it told none
     if (machine->kernel != 0 && machine->kernel < KERNEL(6, 4))
         mask = OP(0x1f) | SNOOP(0x1f) | LOCK(3) | TLB(0x7f); // levels otherwise
+    // That the TLB tells nothing then was learnt later than the page sizes.
+    if ((op->caps & OPD_IBS_CAPS_OP_DTLB_PGSIZE) && !op->physical_valid)
+        mask &= ~TLB(0x7f);
     return ((opd_ibs_data_src(machine, op) ^ data_src) & mask) == 0;
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -125,6 +126,68 @@ def test_events_are_told_by_name_without_a_table_of_pmus(tmp_path):
     _, reader = imported(tmp_path, writer.data.to_bytes())
     with reader:
         check_totals(reader, truth)
+
+
+def test_events_of_one_pmu_share_what_is_derived(tmp_path):
+    """Two ops events of one recording: each is an event, the derived ones are of both."""
+    writer = Writer(ZEN4, seed=13)
+    second = dataclasses.replace(writer.data.attrs[1], name="ibs_op/l3missonly=1/", ids=(22,))
+    writer.data.attrs[1].ids = (21,)
+    writer.data.attrs.append(second)
+    truth = writer.write(1_000)
+    _, reader = imported(tmp_path, writer.data.to_bytes())
+    with reader:
+        both = [reader.report(ReportQuery(event=name)) for name in (OP_NAME, second.name)]
+        assert all(one.total > 0 for one in both)
+        assert sum(one.total for one in both) == truth.hits.pop(OP_NAME)
+        assert sum(one.weight_total for one in both) == truth.weight.pop(OP_NAME)
+        names = [event.name for event in reader.events()]
+        assert len(names) == len(set(names)) == 3 + len(derived_events())
+        for name, count in truth.hits.items():
+            assert reader.report(ReportQuery(event=name)).total == count, name
+
+
+def test_a_machine_that_is_not_told_is_known_by_its_caps(tmp_path):
+    """Without CPUID: a Zen has the extended fetch control."""
+    writer = Writer(CPUS["zen2"], seed=14)
+    truth = writer.write(500)
+    del writer.data.features["cpuid"]
+    _, reader = imported(tmp_path, writer.data.to_bytes())
+    with reader:
+        check_totals(reader, truth)
+
+
+def test_a_recording_that_tells_its_times_is_read_once(tmp_path):
+    """With the kernel's build-id and the samples' times in the header there is no pass ahead."""
+    writer = Writer(ZEN4, seed=15)
+    truth = writer.write(500)
+    writer.data.features["sample_time"] = (10_000, 10_000 + 499_000)
+    kernel = (-1, 1, bytes(range(20)), "[kernel.kallsyms]")
+    writer.data.features["build_ids"] = [kernel]
+    summary, reader = imported(tmp_path, writer.data.to_bytes())
+    with reader:
+        assert summary["samples"] == truth.samples
+        check_totals(reader, truth)
+
+
+def test_a_recording_cut_short_keeps_what_came_before(tmp_path):
+    """Samples before the cut count in every event that they satisfy."""
+    writer = Writer(ZEN4, seed=16)
+    writer.write(200)
+    whole = len(writer.data.to_bytes())
+    truth_of = Writer(ZEN4, seed=16)
+    truth = truth_of.write(150)
+    kept = sum(map(len, truth_of.data.records))
+    content = writer.data.to_bytes(interrupted=True)
+    content = content[: len(content) - sum(map(len, writer.data.records)) + kept + 20]
+    assert len(content) < whole
+    # An interrupted file has no facts: the machine and its PMUs are not told.
+    summary, reader = imported(tmp_path, content)
+    with reader:
+        assert not summary["complete"]
+        assert summary["samples"] == truth.samples
+        names = [event.name for event in reader.events()]
+        assert names == ["pmu-10/config=0x200000000000000/", "pmu-11/config=0x80000/"]
 
 
 def test_nothing_is_derived_without_raw_records(tmp_path):
