@@ -43,7 +43,7 @@ class Importer:
         # A recording's windows are read once: they may be larger than a daemon's.
         options.payload.latencies = 1 << 18
         options.payload.accesses = options.payload.branches = 1 << 16
-        options.payload.records = 4096
+        options.payload.records = 1 << 14
         self._data = data  # the C side points into it
         self._pipeline = lib.opd_pipeline_create(options)
         self._import = (

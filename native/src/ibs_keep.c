@@ -60,7 +60,9 @@ keep_access(struct opd_payload *payload, const struct opd_ibs_op *op,
         .tid = record->tid,
         .cpu = record->cpu,
         .source = source_of(op),
-        .tlb = tlb_of(op),
+        .tlb = (uint8_t)(tlb_of(op) |
+                         ((op->has & OPD_IBS_OP_HAS_SOURCE) && op->remote_node ? OPD_ACCESS_REMOTE
+                                                                               : 0)),
         .width = op->width,
         .flags = (uint8_t)((op->load ? OPD_ACCESS_LOAD : 0) | (op->store ? OPD_ACCESS_STORE : 0) |
                            (op->locked ? OPD_ACCESS_LOCKED : 0) |
@@ -114,12 +116,13 @@ keep_latencies(struct opd_payload *payload, const struct opd_ibs_sample *sample,
 {
     unsigned count;
     const struct opd_ibs_event *events = opd_ibs_events(&count);
-    for (unsigned bit = 0; bit < count; bit++) {
-        const bool entered = sample->hits.events.words[bit / 64] >> (bit % 64) & 1;
-        if (entered && events[bit].value != OPD_IBS_VALUE_NONE &&
-            sample->sfiles[bit] != OPD_INTERN_FULL)
-            opd_payload_latency(payload, sample->sfiles[bit], stack,
-                                sample->hits.values[events[bit].value]);
+    for (unsigned word = 0; word < OPD_IBS_EVENTS_MAX / 64; word++) {
+        for (uint64_t left = sample->hits.events.words[word]; left != 0; left &= left - 1) {
+            const unsigned bit = word * 64 + (unsigned)__builtin_ctzll(left);
+            if (events[bit].value != OPD_IBS_VALUE_NONE && sample->sfiles[bit] != OPD_INTERN_FULL)
+                opd_payload_latency(payload, sample->sfiles[bit], stack,
+                                    sample->hits.values[events[bit].value]);
+        }
     }
 }
 

@@ -38,40 +38,61 @@ opd_latency_least(uint32_t bucket)
 struct cell {
     uint32_t key[3];
     uint32_t used;
-    uint64_t counts[4];
+    uint64_t counts[]; // as many as the table has
 };
 
 // Open-addressed, a power of two of cells, at most three quarters of them used.
 struct cells {
-    struct cell *cells;
+    char *cells;
     uint32_t room, count, limit;
+    uint32_t stride; // bytes of a cell
+    uint32_t wanted; // room that the window before needed
     struct opd_payload_counts counts;
 };
 
-static uint32_t
+static struct cell *
+cell_at(const struct cells *table, uint32_t at)
+{
+    return (struct cell *)(table->cells + (size_t)at * table->stride);
+}
+
+static void
+shape_cells(struct cells *table, uint32_t limit, uint32_t counts)
+{
+    table->limit = limit;
+    table->stride = (uint32_t)(sizeof(struct cell) + counts * sizeof(uint64_t));
+    table->wanted = FIRST_CELLS;
+}
+
+static struct cell *
 place_of(const struct cells *table, const uint32_t key[3])
 {
     uint64_t mixed = ((uint64_t)key[0] << 32 | key[1]) * UINT64_C(0x9e3779b97f4a7c15);
     mixed = (mixed ^ mixed >> 29 ^ key[2]) * UINT64_C(0xd6e8feb86659fd93);
     uint32_t at = (uint32_t)(mixed >> 32) & (table->room - 1);
-    while (table->cells[at].used && memcmp(table->cells[at].key, key, 12) != 0)
+    struct cell *cell = cell_at(table, at);
+    while (cell->used && memcmp(cell->key, key, sizeof cell->key) != 0) {
         at = (at + 1) & (table->room - 1);
-    return at;
+        cell = cell_at(table, at);
+    }
+    return cell;
 }
 
 static bool
 grow_cells(struct cells *table)
 {
-    struct cells larger = {.room = table->room == 0 ? FIRST_CELLS : table->room * 2};
-    larger.cells = calloc(larger.room, sizeof *larger.cells);
+    struct cells larger = *table;
+    larger.room = table->room == 0 ? table->wanted : table->room * 2;
+    larger.cells = calloc(larger.room, larger.stride);
     if (larger.cells == NULL)
         return false;
-    for (uint32_t i = 0; i < table->room; i++)
-        if (table->cells[i].used)
-            larger.cells[place_of(&larger, table->cells[i].key)] = table->cells[i];
+    for (uint32_t i = 0; i < table->room; i++) {
+        const struct cell *cell = cell_at(table, i);
+        if (cell->used)
+            memcpy(place_of(&larger, cell->key), cell, table->stride);
+    }
     free(table->cells);
-    table->cells = larger.cells;
-    table->room = larger.room;
+    *table = larger;
     return true;
 }
 
@@ -87,26 +108,37 @@ counts_of(struct cells *table, uint32_t first, uint32_t second, uint32_t third)
         table->counts.lost++;
         return NULL;
     }
-    uint32_t at = place_of(table, key);
-    if (table->cells[at].used)
-        return table->cells[at].counts;
-    if (table->count >= table->limit ||
-        (table->count + 1 > table->room / 4 * 3 && !grow_cells(table))) {
+    struct cell *cell = place_of(table, key);
+    if (cell->used)
+        return cell->counts;
+    if (table->count >= table->limit) {
         table->counts.lost++;
         return NULL;
     }
-    at = place_of(table, key);
-    memcpy(table->cells[at].key, key, sizeof key);
-    table->cells[at].used = 1;
+    if (table->count + 1 > table->room / 4 * 3) {
+        if (!grow_cells(table)) {
+            table->counts.lost++;
+            return NULL;
+        }
+        cell = place_of(table, key);
+    }
+    memcpy(cell->key, key, sizeof key);
+    cell->used = 1;
     table->count++;
-    return table->cells[at].counts;
+    return cell->counts;
 }
 
+// Gives its memory back; the next window begins with as much as this one filled.
 static void
 empty_cells(struct cells *table)
 {
-    free(table->cells); // as large as this window needed it
-    *table = (struct cells){.limit = table->limit};
+    free(table->cells);
+    table->cells = NULL;
+    table->wanted = FIRST_CELLS;
+    while (table->wanted / 4 * 3 <= table->count)
+        table->wanted *= 2;
+    table->room = table->count = 0;
+    table->counts = (struct opd_payload_counts){0};
 }
 
 // ---- what is drawn
@@ -179,8 +211,8 @@ opd_payload_create(const struct opd_payload_limits *limits)
     struct opd_payload *payload = calloc(1, sizeof *payload);
     if (payload == NULL)
         return NULL;
-    payload->latencies.limit = limits->latencies;
-    payload->branches.limit = limits->branches;
+    shape_cells(&payload->latencies, limits->latencies, 1);
+    shape_cells(&payload->branches, limits->branches, 4);
     payload->access_draw.limit = limits->accesses;
     empty_draw(&payload->access_draw);
     for (unsigned i = 0; i < OPD_RECORD_CLASSES; i++) {
@@ -345,7 +377,7 @@ static void
 take_latencies(struct opd_payload_columns *columns, const struct cells *table)
 {
     for (uint32_t i = 0; i < table->room; i++) {
-        const struct cell *cell = &table->cells[i];
+        const struct cell *cell = cell_at(table, i);
         if (!cell->used)
             continue;
         uint32_t at = columns->latencies++;
@@ -361,7 +393,7 @@ static void
 take_branches(struct opd_payload_columns *columns, const struct cells *table)
 {
     for (uint32_t i = 0; i < table->room; i++) {
-        const struct cell *cell = &table->cells[i];
+        const struct cell *cell = cell_at(table, i);
         if (!cell->used)
             continue;
         uint32_t at = columns->branches++;

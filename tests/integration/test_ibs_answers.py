@@ -78,6 +78,13 @@ def test_mem_tells_sources_lines_and_threads(store):
     answer = opctl(store, "mem", "--by", "source,tlb", "--top", "0")
     expected = Counter((fact.served, fact.tlb) for fact in ACCESSES)
     assert {(row["source"], row["tlb"]): row["accesses"] for row in answer["rows"]} == expected
+    remote = Counter(
+        fact.served
+        for fact in ACCESSES
+        if fact.load and fact.source and (fact.remote or fact.source == "far-cache")
+    )
+    by_source = opctl(store, "mem", "--by", "source", "--top", "0")["rows"]
+    assert {row["source"]: row["remote"] for row in by_source if row["remote"]} == remote
     for total in answer["totals"]:
         chosen = [
             fact

@@ -81,7 +81,7 @@ def number(value: float | None) -> str:
     """A number as a table shows it: four digits that count, never a power of ten."""
     if value is None:
         return "-"
-    if value == int(value) and abs(value) >= 1:
+    if value == int(value):
         return str(int(value))
     digits = 4 if abs(value) < 1 else 2 if abs(value) < 1000 else 0
     return f"{value:.{digits}f}"

@@ -63,6 +63,8 @@ SOURCES = (
     "cxl",
     "peer-memory",
 )
+# In ``what``, beside the TLB: another node served it.
+REMOTE = 1 << 18
 TLBS = ("unknown", "l1", "l2", "miss")
 
 

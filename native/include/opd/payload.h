@@ -59,6 +59,8 @@ enum opd_access_tlb {
 #define OPD_ACCESS_MODIFIED 64u // the line was modified in another cache
 #define OPD_ACCESS_MISALIGNED 128u
 
+#define OPD_ACCESS_REMOTE 4u // beside the TLB: another node served it
+
 struct opd_access {
     uint64_t address, physical; // of the first byte
     uint32_t sfile, stack;
@@ -66,7 +68,7 @@ struct opd_access {
     uint32_t latency; // core cycles
     uint8_t flags;    // OPD_ACCESS_*
     uint8_t source;   // enum opd_access_source
-    uint8_t tlb;      // enum opd_access_tlb
+    uint8_t tlb;      // enum opd_access_tlb, and OPD_ACCESS_REMOTE
     uint8_t width;    // bytes, 0 not known
 };
 

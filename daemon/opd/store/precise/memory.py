@@ -8,7 +8,7 @@ range, whatever ``where`` says.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -19,6 +19,7 @@ from opd.sampling.payload import (
     HAS_PHYSICAL,
     LOAD,
     MODIFIED,
+    REMOTE,
     SOURCES,
     STORE,
     TLBS,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Sequence
 
-    from opd.store.precise.reading import Cells, Found, PreciseQuery
+    from opd.store.precise.reading import Found, PreciseQuery
     from opd.store.runs import Run
 
 DEFAULT_BY = ("symbol",)
@@ -114,13 +115,13 @@ class MemoryResult(msgspec.Struct, frozen=True, kw_only=True):
 class _Sum:
     """What the accesses of one row add up to."""
 
-    __slots__ = ("histogram", "kept", "latency", "line", "parts")
+    __slots__ = ("kept", "latencies", "latency", "line", "parts")
 
     def __init__(self) -> None:
         self.kept = 0
         self.parts = [0.0] * len(_PARTS)
         self.latency = 0
-        self.histogram = Histogram()
+        self.latencies: Counter[int] = Counter()
         self.line: Line | None = None
 
 
@@ -132,11 +133,36 @@ class _Access(NamedTuple):
     physical: int
     tid: int
     cpu: int
-    latency: int
     flags: int
     source: int
     tlb: int
     width: int
+
+
+class _Kind(NamedTuple):
+    """What the bits of ``what`` say: which parts of a row grow."""
+
+    flags: int
+    source: int
+    tlb: int
+    width: int
+    parts: tuple[int, ...]
+
+
+def _kind(what: int) -> _Kind:
+    flags, source = what & 255, min(what >> 8 & 255, len(SOURCES) - 1)
+    tlb = what >> 16 & 3
+    there = (
+        True,
+        flags & LOAD,
+        flags & STORE,
+        source in _DRAM,
+        what & REMOTE or source in _REMOTE,
+        flags & MODIFIED,
+        tlb == TLBS.index("miss"),
+    )
+    parts = tuple(at for at, yes in enumerate(there) if yes)
+    return _Kind(flags, source, tlb, what >> 24, parts)
 
 
 class Memory:
@@ -167,6 +193,7 @@ class Memory:
         self._own = [key for key in self._by if key not in KEYS]
         self._sums: dict[tuple[object, ...], _Sum] = defaultdict(_Sum)
         self._totals: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
+        self._kinds: dict[int, _Kind] = {}
         self._offered = self._lost = self._kept = self._taken = 0
 
     def answer(self) -> MemoryResult:
@@ -220,6 +247,7 @@ class Memory:
         cells_of = self._chosen.cells(found)
         nodes = self._nodes(found.run) if "node" in self._own else None
         columns = found.columns
+        shared: dict[tuple[int, int], tuple[int, ...] | None] = {}
         for sfile, symbol, address, physical, tid, cpu, latency, what in zip(
             *(
                 columns[name]
@@ -230,47 +258,43 @@ class Memory:
             ),
             strict=True,
         ):
-            cells = cells_of(sfile, symbol)
-            if not self._chosen.passes(cells):
+            about = (sfile, symbol)
+            if about not in shared:
+                cells = cells_of(sfile, symbol)
+                shared[about] = self._shower.key(cells) if self._chosen.passes(cells) else None
+            key = shared[about]
+            if key is None:
                 continue
-            access = _Access(
-                *(address, physical, tid, cpu, latency, what & 255),
-                *(min(what >> 8 & 255, len(SOURCES) - 1), what >> 16 & 3, what >> 24),
-            )
+            kind = self._kinds.get(what)
+            if kind is None:
+                kind = self._kinds[what] = _kind(what)
             self._taken += 1
-            self._count(cells, access, scale, nodes, found.sfiles[2][sfile])
-
-    def _count(
-        self, cells: Cells, access: _Access, scale: float, nodes: Nodes | None, process: int
-    ) -> None:
-        own = tuple(_OWN[key](access, nodes, process) for key in self._own)
-        key = (*self._shower.key(cells), *own)
-        if key not in self._sums and len(self._sums) >= LINES_MOST:
-            key = (*key[: -len(own)], *(NOT_TOLD for _ in own)) if own else key
-        item = self._sums[key]
-        item.kept += 1
-        flags = access.flags
-        for at, there in enumerate(
-            (
-                True,
-                flags & LOAD,
-                flags & STORE,
-                access.source in _DRAM,
-                access.source in _REMOTE,
-                flags & MODIFIED,
-                access.tlb == TLBS.index("miss"),
+            access = _Access(
+                *(address, physical, tid, cpu, kind.flags, kind.source, kind.tlb, kind.width)
             )
-        ):
-            if there:
+            item = self._item(key, access, nodes, found.sfiles[2][sfile])
+            item.kept += 1
+            for at in kind.parts:
                 item.parts[at] += scale
-        if flags & HAS_LATENCY:
-            item.latency += access.latency
-            item.histogram.add(latency_bucket(access.latency), 1)
-        if "line" in self._own and flags & (HAS_ADDRESS | HAS_PHYSICAL):
+            if kind.flags & HAS_LATENCY:
+                item.latency += latency
+                item.latencies[latency] += 1
+
+    def _item(
+        self, shared: tuple[int, ...], access: _Access, nodes: Nodes | None, process: int
+    ) -> _Sum:
+        """The row of an access."""
+        own = tuple(_OWN[key](access, nodes, process) for key in self._own)
+        key = (*shared, *own)
+        if own and key not in self._sums and len(self._sums) >= LINES_MOST:
+            key = (*shared, *(NOT_TOLD for _ in own))
+        item = self._sums[key]
+        if "line" in self._own and access.flags & (HAS_ADDRESS | HAS_PHYSICAL):
             if item.line is None:
                 item.line = Line()
-            at = access.address if flags & HAS_ADDRESS else access.physical
-            item.line.add(access.tid, at % LINE, access.width, store=bool(flags & STORE))
+            at = access.address if access.flags & HAS_ADDRESS else access.physical
+            item.line.add(access.tid, at % LINE, access.width, store=bool(access.flags & STORE))
+        return item
 
     # ---- showing
 
@@ -288,7 +312,10 @@ class Memory:
         share = accesses / whole if whole else 0.0
         # As sure as the accesses are many that the share was counted from.
         low, high = share_interval(item.kept, item.kept / share) if share else (0.0, 1.0)
-        timed = item.histogram.n
+        histogram = Histogram(
+            (latency_bucket(value), count) for value, count in item.latencies.items()
+        )
+        timed = histogram.n
         return MemoryRow(
             accesses=accesses,
             kept=item.kept,
@@ -303,8 +330,8 @@ class Memory:
             tlb_missed=tlb_missed,
             timed=timed,
             latency_mean=item.latency / timed if timed else None,
-            latency_p50=item.histogram.quantile(0.5)[0] if timed else None,
-            latency_p99=item.histogram.quantile(0.99)[0] if timed else None,
+            latency_p50=histogram.quantile(0.5)[0] if timed else None,
+            latency_p99=histogram.quantile(0.99)[0] if timed else None,
             threads=item.line.threads if item.line else 0,
             sharing=item.line.sharing() if item.line else "",
             bytes=item.line.offsets if item.line else 0,
