@@ -8,6 +8,41 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void
+check_places(const struct opd_window *window, const uint32_t *sfile, const uint32_t *stack,
+             uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (sfile[i] >= window->sfiles || stack[i] >= window->stacks)
+            abort();
+}
+
+// What is kept beside the rows names what the window has, and adds up to what was offered.
+static void
+check_payload(const struct opd_window *window)
+{
+    const struct opd_payload_columns *kept = window->payload;
+    uint64_t latencies = kept->latency.lost, accesses = 0, branches = kept->branch.lost;
+    check_places(window, kept->latency_sfile, kept->latency_stack, kept->latencies);
+    check_places(window, kept->access_sfile, kept->access_stack, kept->accesses);
+    check_places(window, kept->branch_sfile, kept->branch_from, kept->branches);
+    check_places(window, kept->branch_sfile, kept->branch_to, kept->branches);
+    check_places(window, kept->record_sfile, kept->record_stack,
+                 kept->records[0] + kept->records[1]);
+    for (uint32_t i = 0; i < kept->latencies; i++)
+        latencies += kept->latency_count[i];
+    for (uint32_t i = 0; i < kept->totals; i++)
+        accesses += kept->total_count[i];
+    for (uint32_t i = 0; i < kept->branches; i++)
+        branches += kept->branch_count[i];
+    if (latencies != kept->latency.offered || accesses != kept->access.offered ||
+        branches != kept->branch.offered)
+        abort();
+    if (kept->accesses > kept->access.offered || kept->records[0] > kept->record[0].offered ||
+        kept->records[1] > kept->record[1].offered)
+        abort();
+}
+
+static void
 check_window(const struct opd_window *window)
 {
     uint64_t hits = 0;
@@ -18,6 +53,7 @@ check_window(const struct opd_window *window)
     }
     if (hits != window->counts.samples || window->stack_start[window->stacks] != window->frames)
         abort();
+    check_payload(window);
 }
 
 int
@@ -32,6 +68,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     options.spaces = (struct opd_spaces_limits){.processes = 64, .threads = 64, .mappings = 64};
     options.stack_limit = 64;
     options.sfile_limit = 64;
+    options.payload = (struct opd_payload_limits){
+        .latencies = 8, .accesses = 4, .branches = 4, .records = 2 + size % 2};
 
     struct opd_perfdata *file;
     const char *reason;
