@@ -183,6 +183,8 @@ def satisfied(event: DerivedEvent, records: Sequence[bytes], machine: Machine) -
     count = ffi.new("unsigned *")
     value = (lib.opd_ibs_events(count) + event.bit).value
     word, bit = divmod(event.bit, 64)
+    among = ffi.new("struct opd_ibs_mask *")
+    among.words[word] = 1 << bit
     if event.flavour is Flavour.OP:
         struct = ffi.new("struct opd_ibs_op *")
         decode_one, hits_of = lib.opd_ibs_decode_op, lib.opd_ibs_op_hits
@@ -192,7 +194,7 @@ def satisfied(event: DerivedEvent, records: Sequence[bytes], machine: Machine) -
     found: list[int | None] = []
     for raw in records:
         decode_one(where, raw, len(raw), struct)
-        hits_of(where, struct, hits)
+        hits_of(where, struct, among, hits)
         there = hits.events.words[word] >> bit & 1
         found.append((int(hits.values[value]) if value else 1) if there else None)
     return found
