@@ -96,6 +96,24 @@ def test_bad_hooks_cost_their_feature_and_nothing_else(tmp_path, start_daemon, e
     assert {line["hook"] for line in failed} == set(misbehaving.HOOKS)
 
 
+@pytest.mark.privileged
+def test_a_failure_is_published(tmp_path, start_daemon, environment):
+    """Subscribers of the log hear of it."""
+    lay_out(tmp_path / "site", "opd_misbehaving", {"misbehaving": "misbehaving"})
+    name = "bad_raise_opd_ext_print_stats"
+    daemon = start_daemon("-e", "cpu-clock", "-x", name, env=environment)
+    watch = [BIN / "opctl", "--endpoint", daemon.endpoint, "--format", "json", "watch", "log"]
+    with subprocess.Popen([*watch, "--count", "1"], stdout=subprocess.PIPE, text=True) as heard:
+        until = time.monotonic() + PATIENCE_S
+        while heard.poll() is None:
+            assert time.monotonic() < until
+            # It may begin to listen late: the hook fails again after its quarantine.
+            daemon.ask("stats")
+            time.sleep(0.5)
+        message = json.loads(heard.stdout.readline())["message"]
+    assert (message["event"], message["feature"]) == ("feature.failed", name)
+
+
 def _has_failed(one):
     """Whether a bad feature failed, which it does in the hook and the way of its name."""
     if one["name"] == GOOD or one["name"].endswith("opd_ext_deinit"):

@@ -16,6 +16,11 @@ _HEAD = """\
 # Files in conf.d/ beside this one are read after it, in the order of their names;
 # later wins, key by key, and flags win over files. Check with: opd --check-config
 """
+_TAIL = """
+# Extended features that run have a table each, as with --ext-feature. What there is, and
+# the options of each: opd --list-features.
+# [feature.NAME]
+"""
 
 
 def render() -> str:
@@ -33,7 +38,7 @@ def render() -> str:
             parts += [f"\n# {line}\n" for line in words[:1]]
             parts += [f"# {line}\n" for line in words[1:]]
             parts.append(f"#{field.name} = {_toml(field.default)}\n")
-    return "".join(parts)
+    return "".join([*parts, _TAIL])
 
 
 def _toml(value: Any) -> str:

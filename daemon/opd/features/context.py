@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
     from opd.events import EventRequest
     from opd.features.declared import Event, Feature
+    from opd.features.guard import Log
     from opd.features.records import Records
-    from opd.service.log import Logger
 
 CALLS_MOST = 16
 KERNEL_EVENTS_MOST = 16
@@ -33,7 +33,7 @@ class KernelEvent(NamedTuple):
 class Context:
     """Given to ``opd_ext_init``, valid until ``opd_ext_deinit``."""
 
-    def __init__(self, feature: Feature, records: Records, log: Logger) -> None:
+    def __init__(self, feature: Feature, records: Records, log: Log) -> None:
         self.feature = feature
         self._records = records
         self._log = log

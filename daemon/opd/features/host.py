@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from opd.features.asked import Activation
     from opd.features.context import KernelEvent
     from opd.features.declared import Stats
+    from opd.features.guard import Log
     from opd.sampling.window import EventInfo, ImageInfo, Window
-    from opd.service.log import Logger
 
 PATHS_MOST = 16384
 _BUDGETS_A_WINDOW = 3
@@ -36,7 +36,7 @@ class FeatureHost:
     """
 
     def __init__(
-        self, activations: Sequence[Activation], settings: DaemonSettings, log: Logger
+        self, activations: Sequence[Activation], settings: DaemonSettings, log: Log
     ) -> None:
         self._log = log
         self._images = FeatureImages()

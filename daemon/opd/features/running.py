@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from opd.features.asked import Activation
+    from opd.features.guard import Log
     from opd.features.records import FeatureImages
     from opd.features.thread import Budget
     from opd.sampling.window import EventInfo, Window
-    from opd.service.log import Logger
 
 WAITING = "waiting"
 RUNNING = "running"
@@ -38,7 +38,7 @@ class RunningFeature:
     """
 
     def __init__(
-        self, activation: Activation, *, budget: Budget, log: Logger, images: FeatureImages
+        self, activation: Activation, *, budget: Budget, log: Log, images: FeatureImages
     ) -> None:
         plugin, feature = activation.plugin, activation.feature
         self.activation = activation

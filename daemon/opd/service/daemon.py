@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from opd import __version__
 from opd.config import reload
@@ -381,7 +381,11 @@ class Daemon:
             self._server.publish("window", event.fields)
             self._server.publish("stats", published_stats(self.link.stats()))
         elif level != "info":
-            self._server.publish("log", {"level": level, "event": event.kind, **event.fields})
+            self.publish_log(level, event.kind, event.fields)
+
+    def publish_log(self, level: str, event: str, fields: dict[str, Any]) -> None:
+        """Tell subscribers what went wrong; any thread may."""
+        self._server.publish("log", {"level": level, "event": event, **fields})
 
     def _mark_trigger(self, text: str) -> None:
         self.link.request("mark", {"marks": [(time.time_ns(), "trigger", text)]})

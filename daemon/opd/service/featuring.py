@@ -60,7 +60,7 @@ class Featuring:
         if activations:
             from opd.features.host import FeatureHost
 
-            self.host = FeatureHost(activations, config.daemon, self._daemon.log)
+            self.host = FeatureHost(activations, config.daemon, _Told(self._daemon))
             self.host.begin(strict=self._strict)
 
     def open_events(self, sampling: LiveSampling) -> list[EventInfo]:
@@ -191,6 +191,27 @@ class Featuring:
                 f"feature {params['name']!r} does not run here; none was asked for",
                 hint="opd --list-features shows what there is",
             )
+
+
+class _Told:
+    """Logs what features do, and publishes what goes wrong with them."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+
+    def info(self, event: str, **values: Any) -> None:
+        """What happened."""
+        self._daemon.log.info(event, **values)
+
+    def warning(self, event: str, **values: Any) -> None:
+        """What somebody should know."""
+        self._daemon.log.warning(event, **values)
+        self._daemon.publish_log("warning", event, values)
+
+    def error(self, event: str, **values: Any) -> None:
+        """What went wrong."""
+        self._daemon.log.error(event, **values)
+        self._daemon.publish_log("error", event, values)
 
 
 def _off(listed: dict[str, Any]) -> dict[str, Any]:

@@ -6,11 +6,13 @@ from array import array
 
 import pytest
 from inline_plugin import EVENT, empty_window
+from plain_names import PlainNames
+from synthetic import IMAGES, Hit, make_run, make_window
 
 from opd.features.declared import U64_MOST, Feature
 from opd.features.records import SYMBOLS_MOST, FeatureImages, Records, Rows, events_of
 from opd.features.samplefile import SampleWindow
-from opd.sampling.window import EventInfo, RunInfo
+from opd.sampling.window import CgroupInfo, EventInfo, RunInfo
 from opd.store.queries import ReportQuery, open_reader
 from opd.store.writer import StoreWriter
 from opd.symbols.resolver import Resolver
@@ -73,6 +75,56 @@ def test_records_come_out_in_reports(tmp_path):
         assert [column.values for column in filtered.extra] == [[3], [120]]
         assert reader.report(ReportQuery(event="cpu-clock")).extra == []
         assert reader.quality(event="RECORD")["frames"] == {"named": 7, "ranges": 0, "unknown": 0}
+
+
+def test_a_window_of_samples_keeps_them_all(tmp_path):
+    """Rows, stacks and cgroups of the sampler stand as they were; a column is beside its rows."""
+    hits = [
+        Hit(0, "cat", 7, 0, ((2, 0x10), (3, 0x20)), 5, 500, cgroup=1),
+        Hit(0, "cat", 7, 1, ((1, 0x30),), 2, 200),
+        Hit(1, "dd", 8, 0, ((2, 0x10),), 4, 40, cgroup=1),
+        Hit(1, "dd", 8, 0, ((2, 0x99),), 1, 10, cgroup=1),
+    ]
+    window = make_window(0, hits)
+    window.event_quality = [{"samples": 7}, {"samples": 5}]
+    stacks, weights = array("I", window.row_stack), array("Q", window.row_weight)
+    dd = [row for row, sfile in enumerate(array("I", window.row_sfile)) if sfile == 2]
+    view = SampleWindow(
+        sequence=0,
+        start_ns=0,
+        end_ns=1,
+        stack=array("I", [stacks[row] for row in dd]),
+        hits=array("Q", [4, 1]),
+        weight=array("Q", [weights[row] for row in dd]),
+        columns=("one",),
+    )
+    records, images, rows = Records(FEATURE), FeatureImages(), Rows(window)
+    add(records, 3, symbol="sda", comm="dd", pid=8)
+    records.take(IDS, images, rows)
+    rows.add_column(IDS["RECORD.one"], 2, view, array("Q", [100, 7]))
+    rows.append(len(EVENTS))
+    writer = StoreWriter(tmp_path, PlainNames)
+    writer.open_run(make_run(events=EVENTS))
+    writer.add_images((info, None) for info in [*IMAGES, *images.take_new()])
+    writer.add_cgroups([CgroupInfo(1, "/system.slice/dd.service")])
+    writer.append(window)
+    writer.close()
+    with open_reader(tmp_path) as reader:
+        first = reader.report(ReportQuery(event="cpu-clock", sort=("comm", "mode", "unit")))
+        assert list(zip(*first.keys.values(), first.samples, first.weight, strict=True)) == [
+            ("cat", "user", "dd.service", 5, 500),
+            ("cat", "kernel", "[unknown]", 2, 200),
+        ]
+        own = reader.report(ReportQuery(event="RECORD", sort=("comm", "image")))
+        assert list(zip(*own.keys.values(), own.samples, own.weight, strict=True)) == [
+            ("dd", "/usr/lib/libc.so.6", 5, 50),
+            ("dd", "[feat]", 1, 3),
+        ]
+        assert {column.name: column.values for column in own.extra} == {
+            "one": [107, 0],
+            "two": [0, 0],
+        }
+        assert sum(reader.quality(event="RECORD")["frames"].values()) == 6
 
 
 def test_an_image_is_told_once():
