@@ -67,8 +67,16 @@ class Catalogue:
 
     @property
     def foreign(self) -> bool:
-        """Whether they are those of another CPU than this machine's."""
-        return self.cpu_type != self.here
+        """Whether they are those of another CPU than this machine's.
+
+        A type that only its name tells is this machine's: somebody says so.
+        """
+        return self.cpu_type != self.here and self.cpu_type in _cputype().DETECTED
+
+    @property
+    def amd(self) -> bool:
+        """Whether this machine's CPU is AMD's."""
+        return bool(_cputype().is_amd(proc=self._proc))
 
     def others_with(self, name: str) -> list[str]:
         """CPU types other than this one whose files have an event of that name."""

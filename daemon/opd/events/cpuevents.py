@@ -100,10 +100,17 @@ def _load(cpu_type: str, path: tuple[Path, ...], problems: Problems) -> list[Cpu
             elif event is not None:
                 line.refuse(f"more than {EVENTS_MOST} events")
                 break
+    # Those of another directory than the events serve more than these.
+    beside = _same_folder(cpu_type, path)
     for name, file in own.items():
-        if name not in used and name != ZERO.name:
+        if beside and name not in used and name != ZERO.name:
             problems.add(file, f"unit mask {name!r} is used by no event of {cpu_type}")
     return events
+
+
+def _same_folder(cpu_type: str, path: tuple[Path, ...]) -> bool:
+    files = [find_file(cpu_type, file, path) for file in ("events", "unit_masks")]
+    return len({file.parent for file in files if file is not None}) == 1
 
 
 def _included(

@@ -34,6 +34,10 @@ _FAMILIES = {
     },
     "HygonGenuine": {0x18: "x86-64/family17"},  # a Zen of its own number
 }
+# What a machine can be found to be. Of any other type it is when somebody says so.
+DETECTED = frozenset(
+    {TIMER, GENERIC, *(name for families in _FAMILIES.values() for name in families.values())}
+)
 _WORD = r"[A-Za-z0-9][\w.+-]{0,31}"
 _TYPE = re.compile(f"{_WORD}(/{_WORD})?", re.ASCII)
 _CPUINFO_BYTES = 1 << 14
@@ -65,6 +69,11 @@ def detect(*, proc: str = "/proc", machine: str | None = None) -> str:
         return known[int(family)]
     x86 = (machine or platform.machine()) in {"x86_64", "amd64"}
     return GENERIC if x86 and "vendor_id" in facts else TIMER
+
+
+def is_amd(*, proc: str = "/proc") -> bool:
+    """Whether it is a CPU of AMD's, whatever its family."""
+    return _cpuinfo(proc).get("vendor_id", "") in _FAMILIES
 
 
 def _cpuinfo(proc: str) -> dict[str, str]:

@@ -128,7 +128,11 @@ def _how(event: CpuEvent, mask: int, extra: int, catalogue: Catalogue) -> tuple[
         return PERF_TYPE_NONE, event.number
     if catalogue.cpu_type == cputype.GENERIC:
         number = _GENERALIZED.get(event.number)
-        return (PERF_TYPE_NONE, event.number) if number is None else (PERF_TYPE_HARDWARE, number)
+        if number is not None:
+            return PERF_TYPE_HARDWARE, number
+        # The others have AMD's numbers, but for those of a file of one's own.
+        if event.place.startswith(f"{cputype.shipped()}/") and not catalogue.amd:
+            return PERF_TYPE_NONE, event.number
     low, high = event.number & 0xFF, event.number >> 8 & 0xF
     config = low | (mask & 0xFF) << 8 | high << 32 | extra
     # Another CPU counts something else by that number: there it is not asked for.

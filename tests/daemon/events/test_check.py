@@ -7,6 +7,7 @@ from opd.errors import ConfigError, EventError
 from opd.events import Catalogue, extended, opened, parse_events
 from opd.events.check import check_events
 
+NONE = 0xFFFFFFFF
 SIX = [
     *("CPU_CLK_UNHALTED:100000", "IBS_FETCH_ALL:100000", "IBS_OP_ALL:100000"),
     *("RETIRED_INSTRUCTIONS:100000", "DATA_CACHE_MISSES:100000", "DATA_CACHE_ACCESSES:100000"),
@@ -149,6 +150,43 @@ def test_an_unknown_type_and_a_broken_file(bare, tmp_path):
     folder = write_type(tmp_path, events="event:0x1\n")
     with pytest.raises(ConfigError, match=r"made/up/events:1: um: is missing"):
         check_events(["X"], catalogue=Catalogue(cpu_type="made/up", events_dir=folder), **bare)
+
+
+def machine_of(folder, vendor, family):
+    """A /proc of such a CPU."""
+    (folder / "proc").mkdir(exist_ok=True)
+    text = f"vendor_id\t: {vendor}\ncpu family\t: {family}\n"
+    (folder / "proc" / "cpuinfo").write_text(text)
+    return str(folder / "proc")
+
+
+@pytest.mark.parametrize(
+    ("cpu", "cpu_type", "spec", "opened_as"),
+    [
+        (("AuthenticAMD", 25), "", "L1_DTLB_MISS:500:miss_4k", (4, 0x1045)),
+        (("AuthenticAMD", 25), "", "INSTRUCTION_CACHE_ACCESSES", (4, 0x1_0000_1F8E)),
+        (("AuthenticAMD", 23), "x86-64/family19", "L1_DTLB_MISS", (NONE, 0xFF45)),
+        (("AuthenticAMD", 22), "", "CPU_CLK_UNHALTED", (0, 0)),
+        (("AuthenticAMD", 22), "", "DATA_CACHE_ACCESSES", (4, 0x40)),
+        (("GenuineIntel", 6), "", "RETIRED_MISPREDICTED_BRANCH_INSTRUCTIONS", (0, 5)),
+        (("GenuineIntel", 6), "", "DATA_CACHE_ACCESSES", (NONE, 0x40)),
+        (("AuthenticAMD", 25), "x86-64/generic", "RETIRED_INSTRUCTIONS", (0, 1)),
+        (("AuthenticAMD", 25), "x86-64/generic", "DATA_CACHE_ACCESSES", (NONE, 0x40)),
+        (("GenuineIntel", 6), "made/up", "PARTS:500:idle", (4, 0x442 | 1 << 23 | 2 << 24)),
+        (("", 0), "", "TIMER:99hz", (1, 0)),
+    ],
+)
+def test_what_is_opened(tmp_path, cpu, cpu_type, spec, opened_as):
+    """A raw number on the CPU that knows it, or of a type that somebody named; else none."""
+    vendor, family = cpu
+    proc = machine_of(tmp_path, vendor, family)
+    catalogue = Catalogue(cpu_type=cpu_type, events_dir=write_type(tmp_path / "e"), proc=proc)
+    if not vendor:
+        catalogue = Catalogue(cpu_type="timer", proc=proc)
+    (request,) = parse_events([spec], catalogue=catalogue, proc=proc, sysfs=str(tmp_path))
+    assert (request.type, request.config) == opened_as
+    rungs = [rung.name for rung in request.fallbacks]
+    assert rungs == ([] if not vendor else ["cpu-clock"])
 
 
 def test_what_features_are_to_sample(bare, made):

@@ -74,6 +74,14 @@ def test_variants_of_one_name_and_masks_put_together(tmp_path):
     assert second.counters == (0, 1, 2, 3)
 
 
+def test_own_events_with_the_masks_that_opd_brings(tmp_path):
+    """A file of events alone takes the masks of the same type, all of which it need not use."""
+    line = "event:0x45 counters:0 um:dtlb_miss minimum:5 name:MINE : t\n"
+    folder = write_type(tmp_path, "x86-64/family19", events=line, masks=None)
+    event = load("x86-64/family19", cputype.search_path(folder)).by_name["MINE"][0]
+    assert event.mask.choose("miss_4k") == (0x10, 0)
+
+
 def test_what_oprofiles_own_files_have_is_understood(tmp_path):
     """Tabs behind a mask, decimal cmask, a counter twice, a name of one word that repeats."""
     masks = (
