@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import random
 import re
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +29,7 @@ from ibs_records import (
 )
 from opd_native import ibs
 from opd_native.ibs import Flavour, Flaw, Machine, Record
+from perfdata_writer import RAW, Attr, PerfData
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -402,3 +405,67 @@ def test_machines_are_told_by_their_texts() -> None:
     assert Machine.of("GenuineIntel,6,85,7", "6.8.0") is None
     for text in ("AuthenticAMD", "AuthenticAMD,", "AuthenticAMD,25", "AuthenticAMD,a,b", ""):
         assert Machine.of(text, "6.8.0") is None
+
+
+REGISTER_LINE = re.compile(r"(?:ibs_\w+|ic_ibs_ext_ctl|Ibs\w+):\t[0-9a-f]{16}")
+
+
+def dumped(perf: str, path: Path) -> list[list[str]]:
+    """Give what perf report -D prints of the registers of each sample."""
+    done = subprocess.run(
+        [perf, "report", "-D", "-i", path], capture_output=True, text=True, check=True
+    )
+    samples: list[list[str]] = [[]]
+    for line in done.stdout.splitlines():
+        if "PERF_RECORD_SAMPLE" in line:  # behind what is its own
+            samples.append([])
+        elif REGISTER_LINE.match(line):
+            samples[-1].append(line)
+    return samples[:-1]
+
+
+@pytest.mark.parametrize(
+    ("family", "model", "caps"),
+    [
+        (0x17, 1, 0x3FF), (0x17, 0x31, 0x3FF), (0x17, 0x71, 0x3FF), (0x19, 0, 0x3FF),
+        (0x19, 0xF, 0x3FF), (0x19, 0x21, 0x3FF), (0x19, 0x44, 0x3FF), (0x19, 0x50, 0x3FF),
+        (0x19, 0x11, 0xBFF), (0x19, 0x61, 0xBFF), (0x1A, 2, 0xBFF), (0x1A, 0x44, 0xBFF),
+    ],
+)  # fmt: skip
+def test_the_perf_that_is_here_prints_the_same(
+    family: int, model: int, caps: int, perf: str, tmp_path: Path
+) -> None:
+    """Random registers of every kind of processor that perf 6.1 knows, dumped and decoded."""
+    words, where = random.Random(family << 8 | model), machine(family, model)
+    attrs = [Attr("ibs_fetch//", 10, ids=(1,)), Attr("ibs_op//", 11, ids=(2,))]
+    for attr in attrs:
+        attr.sample_type |= RAW
+    zen4 = {"zen4_ibs_extensions": "1"} if caps >> 11 & 1 else {"none": "1"}
+    features = {
+        "os_release": NEW_KERNEL,
+        "cpuid": f"AuthenticAMD,{family},{model},1",
+        "pmus": {4: "cpu", 10: "ibs_fetch", 11: "ibs_op"},
+        "pmu_caps": {"ibs_fetch": zen4, "ibs_op": zen4},
+    }
+    data = PerfData(attrs, dict(features))
+    records = []
+    for time in range(100):
+        flavour = Flavour(time % 2)
+        count = 4 if flavour is Flavour.FETCH else 8
+        registers = [words.getrandbits(64) for _ in range(count)]
+        registers[0] |= 3 << 48 if flavour is Flavour.FETCH else 3 << 17
+        if flavour is Flavour.OP:  # reserved, or of older families
+            registers[2] &= ~(3 << 32)
+            registers[3] &= 0xFF
+        raw = payload(caps, *registers)
+        data.sample(event=int(flavour), ip=registers[1], time=1000 + time, raw=raw)
+        records.append(ibs.decode(flavour, raw, where))
+    dumps = dumped(perf, data.write(tmp_path / "perf.data"))
+    assert len(dumps) == len(records)
+    for record, lines in zip(records, dumps, strict=True):
+        ours = (
+            printed_op(record, where, newer=False)
+            if record.flavour is Flavour.OP
+            else printed_fetch(record, where)
+        )
+        assert ours == parse(lines)
