@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from opd.features.registry import Registry
 
 NAME = "opd-probe"
+_PLANNING = "opd-plan"  # not what profiles are to leave out
 _SLICE = Path("/sys/fs/cgroup/opd.slice/opd-probe.slice/cgroup.procs")
 
 
@@ -52,7 +53,8 @@ def main(arguments: Sequence[str]) -> int:
     fd, parent, text = arguments
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with(int(parent))
-    name_process(NAME)
+    work = msgspec.json.decode(text, type=Work)
+    name_process(NAME if work.text is None else _PLANNING)
     pipe = int(fd)
     os.set_inheritable(pipe, False)  # noqa: FBT003 - its only argument
 
@@ -62,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
             data = data[os.write(pipe, data) :]
 
     try:
-        _do(msgspec.json.decode(text, type=Work), send)
+        _do(work, send)
     except OpdError as error:
         send(Wrong(error.code, error.message, error.hint))
     except MemoryError:

@@ -1,0 +1,97 @@
+import os
+
+import pytest
+
+from opd.probes.jobs import Comparison, Control, compare_now, measure_all
+from opd.probes.local import LocalKeeper
+from opd.probes.running import plan
+from opd.store.probes import RUNS_MOST, UNENDED
+from opd.store.queries import open_reader
+
+
+def control(cancelled=""):
+    """Give a control that tells nobody."""
+    return Control(lambda: cancelled, lambda *_: None)
+
+
+@pytest.fixture
+def keeper(tmp_path):
+    """Give a store without a daemon."""
+    kept = LocalKeeper(str(tmp_path))
+    yield kept
+    kept.close()
+
+
+def kept_runs(tmp_path):
+    """Read all that is kept."""
+    with open_reader(tmp_path) as reader:
+        return reader.probe_runs()
+
+
+def test_a_run_is_kept_with_its_samples_and_machine(tmp_path, keeper):
+    """All that was measured can be read again, in order."""
+    measure_all(plan("calibrate", "repeats=3,samples=4"), "asked", keeper, control())
+    (run,) = kept_runs(tmp_path)
+    assert (run.probe, run.void, run.origin) == ("calibrate", None, "asked")
+    assert run.parameters["repeats"] == 3
+    assert run.machine["kernel"] == os.uname().release
+    assert run.ended_ns > run.started_ns
+    with open_reader(tmp_path) as reader:
+        (column,) = reader.probe_samples(run.id)
+        marks = [mark.text for mark in reader.marks()]
+    assert list(column.repeats) == [r for r in range(3) for _ in range(4)]
+    assert run.metrics[0]["n"] == 12
+    assert min(column.values) <= run.metrics[0]["median"] <= max(column.values)
+    assert marks == ["probe calibrate 1 begins", "probe calibrate 1 ends"]
+
+
+def test_a_sweep_keeps_a_run_each_and_goes_on_after_a_void_one(tmp_path, keeper):
+    """One that takes too long does not end the others."""
+    planned = plan("calibrate", "rest=30+0,repeats=1,time_limit=2")
+    numbers = measure_all(planned, "asked", keeper, control())
+    first, second = kept_runs(tmp_path)
+    assert numbers == [first.id, second.id]
+    assert "time limit" in first.void
+    assert second.void is None
+
+
+def test_a_run_that_nobody_ended_is_void(tmp_path, keeper):
+    """What opd did not survive says so."""
+    keeper.begin({"probe": "calibrate", "parameters": {}, "origin": "asked", "at_ns": 5})
+    (run,) = kept_runs(tmp_path)
+    assert (run.void, run.ended_ns) == (UNENDED, None)
+
+
+def test_more_work_is_regressed_and_the_same_is_ok(tmp_path, keeper):
+    """A planted tenth is found; A against A is OK; both are kept with the verdict on B."""
+    how = Comparison(processes=2, rounds=8)
+    a, b = (plan("calibrate", f"work={work},repeats=1,samples=9") for work in (1000, 1100))
+    _numbers, worse = compare_now(a, b, how, keeper, control())
+    _numbers, same = compare_now(a, a, how, keeper, control())
+    assert worse.result == "REGRESSED"
+    assert 7 < worse.change_percent < 13
+    assert same.result in ("OK", "UNDECIDED")
+    told = [run.verdict for run in kept_runs(tmp_path)]
+    assert [verdict and verdict["result"] for verdict in told] == [
+        *(None, "REGRESSED"),
+        *(None, same.result),
+    ]
+
+
+def test_a_cancelled_comparison_has_no_verdict(tmp_path, keeper):
+    """It is void."""
+    a = plan("calibrate", "rest=5")
+    _numbers, verdict = compare_now(a, a, Comparison(), keeper, control("cancelled"))
+    assert verdict is None
+    assert [run.void for run in kept_runs(tmp_path)] == ["cancelled", "cancelled"]
+
+
+def test_runs_are_bounded(tmp_path, keeper):
+    """The oldest go beyond ten thousand."""
+    keeper._connection.executemany(
+        "INSERT INTO probe_runs (id, probe, parameters, origin, started_ns)"
+        " VALUES (?, 'x', '{}', '', 0)",
+        [(1,), (RUNS_MOST + 4,)],
+    )
+    measure_all(plan("calibrate", "repeats=1"), "asked", keeper, control())
+    assert [run.id for run in kept_runs(tmp_path)] == [RUNS_MOST + 4, RUNS_MOST + 5]

@@ -1,0 +1,182 @@
+"""Probes asked of a running daemon: results, statuses, ends of all kinds, schedules."""
+
+import contextlib
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from opd.store.probes import UNENDED
+from opd.store.queries import open_reader
+
+CONTRACT = {"probe", "parameters", "machine", "metrics", "verdict", "void"}
+METRIC = {"name", "unit", "median", "low", "high", "cv", "n"}
+
+
+@pytest.fixture
+def daemon(start_daemon):
+    """Give a daemon of one's own."""
+    return start_daemon()
+
+
+def kept_runs(store):
+    """Read all that is kept."""
+    with open_reader(store) as reader:
+        return reader.probe_runs()
+
+
+def wait_for(condition, seconds=30.0):
+    """Wait until it holds."""
+    until = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    return found
+
+
+def child_of(daemon):
+    """Give the pid of the probe that runs under a daemon, 0 for none."""
+    for task in Path(f"/proc/{daemon.process.pid}/task").iterdir():
+        for pid in (task / "children").read_text().split():
+            with contextlib.suppress(OSError):
+                if Path(f"/proc/{pid}/comm").read_text() == "opd-probe\n":
+                    return int(pid)
+    return 0
+
+
+def test_the_result_is_the_contracts(daemon):
+    """JSON of a single run, and of a sweep in results."""
+    one = daemon.ask("probe", "run", "calibrate", "repeats=2")
+    assert set(one) >= CONTRACT
+    assert {frozenset(metric) for metric in one["metrics"]} == {frozenset(METRIC)}
+    assert (one["verdict"], one["void"]) == (None, None)
+    sweep = daemon.ask("probe", "run", "calibrate", "repeats=1,what=loop+clock")
+    assert [r["parameters"]["what"] for r in sweep["results"]] == ["loop", "clock"]
+    runs = daemon.ask("probe", "list")["runs"]
+    assert [run["id"] for run in runs] == [1, 2, 3]
+    shown = daemon.ask("probe", "show", "1", "--samples")
+    assert sum(len(column["values"]) for column in shown["samples"]) == one["metrics"][0]["n"]
+
+
+def test_exit_statuses_are_the_contracts(daemon):
+    """0 done, 1 void or not possible, 2 wrong words, 3 REGRESSED."""
+    tries = [
+        (["probe", "run", "calibrate", "repeats=1"], 0),
+        (["probe", "run", "calibrate", "rest=9,time_limit=1"], 1),
+        (["probe", "run", "calibrate", "memory=100000g"], 1),
+        (["probe", "run", "calibrate", "wat=1"], 2),
+        (["probe", "run", "nothing"], 2),
+        (["probe", "show", "99"], 2),
+        (["probe", "show", "x"], 2),
+        (["probe", "walk"], 2),
+        (["probe", "run"], 2),
+        (["probe", "cancel"], 1),
+        (["probe", "run", "calibrate", "repeats=1", "--format", "pft"], 2),
+        (
+            ["probe", "compare", "calibrate:work=100,repeats=1", "calibrate:work=150,repeats=1"]
+            + ["--rounds", "8", "--processes", "2"],
+            3,
+        ),
+    ]
+    for words, status in tries:
+        done = daemon.opctl(*words, check=False)
+        assert done.returncode == status, (words, done.stderr)
+
+
+def test_history_without_enough_runs_is_undecided(daemon):
+    """Two kept runs are judged, advisory, by the spread of their like: 4."""
+    for _ in range(2):
+        daemon.opctl("probe", "run", "calibrate", "repeats=1")
+    done = daemon.opctl("--format", "json", "probe", "compare", "1", "2", check=False)
+    assert done.returncode == 4
+    verdict = json.loads(done.stdout)["verdict"]
+    assert (verdict["advisory"], verdict["more"]) == (True, 5)
+
+
+def test_a_second_probe_is_refused_and_names_the_first(daemon):
+    """One at a time; the first is not disturbed, and can be cancelled."""
+    first = threading.Thread(
+        target=daemon.opctl, args=("probe", "run", "calibrate", "rest=60"), kwargs={"check": False}
+    )
+    first.start()
+    wait_for(lambda: child_of(daemon))
+    second = daemon.opctl("probe", "run", "calibrate", check=False)
+    assert second.returncode == 1
+    assert "opctl probe cancel 1" in second.stderr
+    daemon.opctl("probe", "cancel")
+    first.join(30)
+    (run,) = daemon.ask("probe", "list")["runs"]
+    assert run["void"] == "cancelled"
+
+
+def test_the_probe_killed_leaves_a_void_run(daemon):
+    """Kill -9 of the probe: the daemon lives, the run says by what it ended."""
+    asked = threading.Thread(
+        target=daemon.opctl, args=("probe", "run", "calibrate", "rest=60"), kwargs={"check": False}
+    )
+    asked.start()
+    os.kill(wait_for(lambda: child_of(daemon)), signal.SIGKILL)
+    asked.join(30)
+    (run,) = daemon.ask("probe", "list")["runs"]
+    assert "killed" in run["void"]
+    assert daemon.opctl("probe", "run", "calibrate", "repeats=1").returncode == 0
+
+
+def test_the_daemon_killed_takes_the_probe_with_it(daemon):
+    """Kill -9 of the daemon: no probe stays, and the run is void in the store."""
+    asked = threading.Thread(
+        target=daemon.opctl, args=("probe", "run", "calibrate", "rest=60"), kwargs={"check": False}
+    )
+    asked.start()
+    pid = wait_for(lambda: child_of(daemon))
+    time.sleep(0.5)
+    daemon.stop(signal.SIGKILL)
+    asked.join(30)
+    wait_for(lambda: not Path(f"/proc/{pid}").exists())
+    (run,) = kept_runs(daemon.store)
+    assert run.void == UNENDED
+
+
+def test_the_daemon_that_ends_ends_the_probe(daemon):
+    """SIGTERM: the run is kept as void, and nothing is left."""
+    asked = threading.Thread(
+        target=daemon.opctl, args=("probe", "run", "calibrate", "rest=60"), kwargs={"check": False}
+    )
+    asked.start()
+    pid = wait_for(lambda: child_of(daemon))
+    time.sleep(0.5)
+    assert daemon.stop() == 0
+    asked.join(30)
+    assert not Path(f"/proc/{pid}").exists()
+    (run,) = kept_runs(daemon.store)
+    assert run.void == "opd ended"
+
+
+def test_a_schedule_runs_and_can_be_cancelled(daemon):
+    """every= begins a schedule of the daemon, which runs at once and is listed."""
+    made = daemon.ask("probe", "run", "calibrate", "repeats=1,every=1h")
+    wait_for(lambda: any(r["ended_ns"] for r in daemon.ask("probe", "list")["runs"]))
+    listed = wait_for(
+        lambda: [s for s in daemon.ask("probe", "list")["schedules"] if s["runs"] == 1]
+    )
+    assert 3500 < listed[0]["due_seconds"] <= 3600
+    assert daemon.ask("probe", "list")["runs"][0]["origin"] == "schedule"
+    daemon.opctl("probe", "cancel", str(made["schedule"]))
+    assert daemon.ask("probe", "list")["schedules"] == []
+
+
+def test_a_profile_leaves_a_probe_out(daemon):
+    """Its samples are of opd-probe, and windows end where it begins and ends."""
+    daemon.opctl("probe", "run", "calibrate", "turns=1000000,repeats=1,samples=20")
+    run = daemon.ask("probe", "list")["runs"][0]
+    daemon.ask("dump")
+    rows = daemon.ask("report", "--sort", "comm", "--top", "0")["rows"]
+    assert any(row["comm"] == "opd-probe" for row in rows)
+    left = daemon.ask("report", "--sort", "comm", "--top", "0", "--where", "comm!=opd-probe")
+    assert "opd-probe" not in {row["comm"] for row in left["rows"]}
+    begin = daemon.ask("report", "--sort", "comm", "--until", f"mark:calibrate {run['id']} begins")
+    assert "opd-probe" not in {row["comm"] for row in begin["rows"]}
