@@ -6,7 +6,6 @@ time beside it have none of it.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 import threading
@@ -257,7 +256,6 @@ class Probing:
         log = self._daemon.log
         log.info("probe.started", job=job.number, what=job.words, origin=job.origin)
         control = Control(lambda: job.cancelled, lambda *told: self._tell(job, *told))
-        self._cut()
         try:
             if against is not None:
                 compare_now(planned, *against, _Keeper(self._daemon, job), control)
@@ -267,7 +265,6 @@ class Probing:
             job.error = error
         except Exception as error:  # noqa: BLE001 - a probe's end is not the daemon's
             job.error = OperationFailedError(f"the probe job broke: {error!r}")
-        self._cut()
         with self._changed:
             self._running = None
             job.ended.set()
@@ -279,15 +276,6 @@ class Probing:
 
     def _tell(self, job: _Job, done: float, of: float, words: str) -> None:
         job.progress = {"done": done, "of": of, "words": words}
-
-    def _cut(self) -> None:
-        """Have a window end here."""
-        with self._daemon.state_lock:
-            loop = self._daemon.loop
-        if loop is not None:
-            # Without a cut the window only holds some of both.
-            with contextlib.suppress(OpdError):
-                loop.cut_now()
 
     # ---- schedules
 
@@ -366,10 +354,28 @@ class _Keeper:
 
     def begin(self, params: dict[str, Any]) -> int:
         """See opd.probes.jobs.Keeper."""
+        params = params | {"at_ns": self._cut() or params["at_ns"]}
         number = int(self._daemon.link.request("probe_begin", params)["id"])
         self._job.runs.append(number)
         return number
 
     def end(self, params: dict[str, Any]) -> None:
         """See opd.probes.jobs.Keeper."""
+        params = params | {"mark_ns": self._cut() or params["ended_ns"]}
         self._daemon.link.request("probe_end", params)
+
+    def _cut(self) -> int:
+        """Have a window end here; when, 0 where nothing is sampled.
+
+        A mark at that moment divides windows without a rest on either side.
+        """
+        with self._daemon.state_lock:
+            loop = self._daemon.loop
+        if loop is None:
+            return 0
+        try:
+            loop.cut_now()
+        except OpdError as error:
+            self._daemon.log.warning("probe.not_cut", reason=str(error))
+            return 0
+        return loop.last_end_ns

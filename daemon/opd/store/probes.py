@@ -79,6 +79,7 @@ def begin(connection: sqlite3.Connection, params: dict[str, Any]) -> int:
 def end(connection: sqlite3.Connection, params: dict[str, Any]) -> None:
     """Keep what a run came to: the fields of ProbeRun, and ``samples``.
 
+    ``mark_ns``: where its mark stands, else at its end.
     ``samples``: (metric, worker, repeats as u32, values as f64), little-endian.
     Old runs go beyond the bounds.
     """
@@ -108,7 +109,8 @@ def end(connection: sqlite3.Connection, params: dict[str, Any]) -> None:
             number,
         ),
     )
-    _mark(connection, params["ended_ns"], f"probe {params['probe']} {number} ends")
+    at_ns = params.get("mark_ns", params["ended_ns"])
+    _mark(connection, at_ns, f"probe {params['probe']} {number} ends")
     _bound(connection)
 
 

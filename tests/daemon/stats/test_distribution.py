@@ -3,7 +3,7 @@ import random
 import statistics
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -12,6 +12,7 @@ from opd.stats.distribution import count_modes, distribution_of, median_interval
 FINITE = st.floats(min_value=-1e9, max_value=1e9)
 
 
+@settings(deadline=None)
 @given(st.lists(FINITE, min_size=1, max_size=60), st.floats(min_value=0, max_value=1))
 def test_quantiles_are_scipys(values, share):
     """Straight lines between order statistics, as everybody's default."""
@@ -19,6 +20,7 @@ def test_quantiles_are_scipys(values, share):
     assert quantile(sorted(values), share) == pytest.approx(float(expected), rel=1e-6, abs=1e-3)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(-1000, 1000), min_size=2, max_size=60))
 def test_spread_is_scipys(values):
     """Mean, coefficient of variation and median absolute deviation."""

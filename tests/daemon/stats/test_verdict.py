@@ -42,14 +42,14 @@ def results(change, *, times, spread=0.01, null=0.0):
 
 def test_what_did_not_change_is_never_regressed():
     """A against A: no REGRESSED, and hardly ever undecided."""
-    counts = results(0.0, times=60)
+    counts = results(0.0, times=40)
     assert "REGRESSED" not in counts
-    assert counts["OK"] >= 57
+    assert counts["OK"] >= 38
 
 
 def test_a_planted_twentieth_is_found():
     """5 % slower is REGRESSED."""
-    assert results(0.05, times=30)["REGRESSED"] >= 29
+    assert results(0.05, times=20)["REGRESSED"] >= 19
 
 
 def test_faster_is_ok():
