@@ -115,12 +115,15 @@ opd_ibs_select(struct opd_ibs_sample *sample, bool kernel)
 {
     const struct opd_pipeline_ibs *source = sample->source;
     const struct opd_ibs_mask *wanted = kernel ? &source->kernel : &source->user;
-    bool any = sample->plain = source->plain;
+    bool any = false, mode = false;
     for (unsigned i = 0; i < OPD_IBS_EVENTS_MAX / 64; i++) {
+        mode |= wanted->words[i] != 0;
         sample->hits.events.words[i] &= wanted->words[i];
         any |= sample->hits.events.words[i] != 0;
     }
-    return any;
+    // Of a mode of which nothing is wanted the event itself is not either.
+    sample->plain = source->plain && mode;
+    return any || sample->plain;
 }
 
 void

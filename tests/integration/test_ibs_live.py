@@ -116,3 +116,20 @@ def test_samples_without_a_record_are_counted_as_such(opd_with, busy):
     assert own["IBS_OP_ALL"] == own["lost"] == 0
     assert daemon.ask("mem")["accesses"]["offered"] == 0
     assert daemon.stop() == 0
+
+
+def test_samples_of_a_mode_that_is_not_wanted_are_dropped(opd_with, busy):
+    """Where the kernel was not asked to: also from the event itself."""
+    daemon = opd_with(
+        *("-x", "ibs_op:cnt_ctl=0,count=1000000,kernel=false,swfilt=false"),
+        *("--interval", "1"),
+        types=(1, 1),
+        machine="family10h",
+    )
+    subprocess.run([busy, "plain", "1"], check=False, timeout=60)
+    daemon.ask("dump")
+    rows = daemon.ask("report", "-e", "ibs_op", "--sort", "mode")["rows"]
+    assert [row["mode"] for row in rows] == ["user"]
+    own = daemon.ask("stats", "ibs_op")["features"]["ibs_op"]["own"]
+    assert own["inexact"] > rows[0]["samples"]
+    assert daemon.stop() == 0

@@ -58,7 +58,7 @@ int opd_pipeline_add_event(struct opd_pipeline *pipeline, const struct opd_pipel
 // A row weighs what the derived event adds, else the sample's period.
 struct opd_pipeline_ibs {
     uint8_t flavour; // enum opd_ibs_flavour
-    bool plain;      // rows of the event itself too
+    bool plain;      // rows of the event itself too, of modes of which any is wanted
     struct opd_ibs_machine machine;
     struct opd_ibs_mask user, kernel;    // wanted of user and of kernel samples
     uint16_t events[OPD_IBS_EVENTS_MAX]; // the event number of every derived event wanted
