@@ -45,6 +45,10 @@ ZEN4_SOURCES = {
 }
 
 
+# And the three bits before.
+OLDER_SOURCES = {"l3": 2, "dram": 3, "far-cache": 4, "io": 7}
+
+
 class OpFacts(NamedTuple):
     """What one sampled op did."""
 
@@ -97,7 +101,7 @@ class OpFacts(NamedTuple):
         data = self.tag_to_retire << 16
         data |= self.branch << 37 | self.taken << 35 | self.mispredicted << 36
         data |= self.is_return << 34
-        source = ZEN4_SOURCES.get(self.source, 0)
+        source = (ZEN4_SOURCES if caps & 1 << 11 else OLDER_SOURCES).get(self.source, 0)
         data2 = source & 7 | self.remote << 4 | source >> 3 << 6
         width = self.width.bit_length() if self.width else 0
         valid = self.load or self.store
@@ -108,7 +112,7 @@ class OpFacts(NamedTuple):
         return struct.pack("<I8Q", caps, *registers)
 
 
-def draw_ops(seed, count, *, start=10**9, step=3_000_000):
+def draw_ops(seed, count, *, start=10**9, step=3_000_000, sources=tuple(ZEN4_SOURCES)):
     """Facts of ``count`` ops of four processes, skewed as real ones are."""
     rng = random.Random(seed)
     facts = []
@@ -126,7 +130,7 @@ def draw_ops(seed, count, *, start=10**9, step=3_000_000):
         where["rip"] = base + 16 * min(int(rng.expovariate(0.1)), 200)
         kind = rng.random()
         if kind < 0.6:
-            facts.append(OpFacts(**where, **_access(rng)))
+            facts.append(OpFacts(**where, **_access(rng, sources)))
         elif kind < 0.85:
             facts.append(OpFacts(**where, **_branch(rng)))
         else:
@@ -134,7 +138,7 @@ def draw_ops(seed, count, *, start=10**9, step=3_000_000):
     return facts
 
 
-def _access(rng):
+def _access(rng, sources):
     load = rng.random() < 0.7
     missed = rng.random() < 0.3
     beyond = missed and rng.random() < 0.6
@@ -145,7 +149,7 @@ def _access(rng):
         "store": not load,
         "dc_miss": missed,
         "l2_miss": beyond,
-        "source": rng.choice(list(ZEN4_SOURCES)) if load and beyond else "",
+        "source": rng.choice(sources) if load and beyond else "",
         "remote": rng.random() < 0.3,
         "latency": min(65535, int(rng.lognormvariate(5, 1))) if load and missed else 0,
         "l1_tlb_miss": l1_tlb_miss,

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from ibs_facts import BASE, draw_ops, record_ops
+from ibs_facts import BASE, OLDER_SOURCES, draw_ops, record_ops
 from places import BIN
 
 FACTS = draw_ops(1, 5000)
@@ -167,3 +167,15 @@ def test_stats_of_a_store_tell_what_became_of_the_records(store):
     assert features["ibs_op"]["own"]["compared"] == len(FACTS)
     only = opctl(store, "stats", "ibs_fetch")["features"]
     assert list(only) == ["ibs_fetch"]
+
+
+def test_sources_before_zen4_have_codes_of_their_own(tmp_path):
+    """Three bits instead of five, of a Zen2 machine."""
+    facts = draw_ops(2, 1500, sources=tuple(OLDER_SOURCES))
+    recording = tmp_path / "perf.data"
+    record_ops(facts, cpuid="AuthenticAMD,23,49,0", caps=0x3FF).write(recording)
+    opctl(tmp_path / "store", "import", recording)
+    rows = opctl(tmp_path / "store", "mem", "--by", "source", "--top", "0")["rows"]
+    expected = Counter(fact.served for fact in facts if fact.load or fact.store)
+    assert {row["source"]: row["accesses"] for row in rows} == expected
+    assert {"l3", "far-cache", "remote-dram", "io"} <= expected.keys()
