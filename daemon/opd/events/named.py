@@ -158,7 +158,7 @@ def check_counters(requests: Sequence[EventRequest], catalogue: Catalogue) -> li
         reason = f"it is counted only by {_join(event.counters)}, which others need"
     raise EventError(
         f"too many events for the counters: none is left for {event.name!r}: {reason}",
-        hint=f"these need one each: {', '.join(need)}; give at most {have}, or events of ext:WORD",
+        hint=f"these need one each: {', '.join(need)}; ask for fewer, events of ext:WORD need none",
     )
 
 
