@@ -10,6 +10,7 @@
 #include "opd/import.h"
 #include "opd/kallsyms.h"
 #include "opd/payload.h"
+#include "opd/pchase.h"
 #include "opd/perfdata.h"
 #include "opd/pft.h"
 #include "opd/pipeline.h"

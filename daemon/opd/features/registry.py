@@ -21,6 +21,8 @@ BUILTIN: dict[str, str] = {
     "calibrate": "opd.features.calibrate",
     "ibs_fetch": "opd.features.ibs",
     "ibs_op": "opd.features.ibs",
+    "pchase": "opd.features.pchase",
+    "pft": "opd.features.pft",
 }
 BUILTIN_PACKAGE = "opd"
 LOAD_BUDGET = Budget(seconds=5.0, memory_bytes=256 << 20, addresses=False)

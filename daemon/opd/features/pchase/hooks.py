@@ -1,0 +1,86 @@
+"""What pchase offers."""
+
+from __future__ import annotations
+
+from opd.errors import OperationFailedError, UsageError
+from opd.features.declared import Feature, Metric, Need, Probe
+from opd.features.hookspecs import hookimpl
+from opd.features.pchase.measure import measure, places_of
+from opd.features.pchase.options import ChaseOptions
+from opd.features.pchase.original import as_csv
+from opd.features.pft.machine import check_huge, check_thp
+from opd.probes.room import cpus_of
+
+METRICS = (
+    Metric(name="latency_ns", unit="ns", summary="of a step: one load of each chain in flight"),
+    Metric(name="ns_per_load", unit="ns", summary="latency_ns by the chains in flight"),
+    Metric(
+        name="bandwidth_bytes_per_second",
+        unit="B/s",
+        better="higher",
+        summary="chase: whole lines; streams: what is loaded and stored",
+    ),
+    Metric(
+        name="bus_bytes_per_second",
+        unit="B/s",
+        better="higher",
+        summary="with the lines that stores read first",
+    ),
+    Metric(name="load_bytes_per_second", unit="B/s", better="higher", summary="beside the chase"),
+    Metric(name="l1_ns", unit="ns"),
+    Metric(name="l2_ns", unit="ns"),
+    Metric(name="l3_ns", unit="ns"),
+    Metric(name="pass_ns", unit="ns", summary="a line from one CPU to the other"),
+)
+SUITES = {
+    "mlp": "chain=16m,page=0,chains=1+2+4+6+8+10+12+16+20+24",
+    "tlb": "page=256k+0,mmu_page=4k+thp",
+    "loaded": "page=0,loaders=1,load_delay=0+64+512+4096+32768",
+    "bandwidth": "mode=bandwidth,load=read+write+copy+triad+nt_write+nt_copy,threads=1+2",
+    "hints": "page=0,hint=none+t0+t1+t2+nta,work=0+100+500",
+}
+_HUGE_KIB = {"2m": 2048, "1g": 1 << 20}
+
+
+def needs(options: ChaseOptions) -> Need:
+    """What it takes; what is not there is refused, with what is there instead."""
+    chains = options.chain * options.chains * options.threads
+    arrays = {"copy": 2, "nt_copy": 2, "triad": 3}.get(options.load, 1)
+    streams = options.load_memory * arrays
+    memory, threads = {
+        "chase": (chains + streams * options.loaders, options.threads + options.loaders),
+        "curve": (options.chain, 1),
+        "bandwidth": (streams * options.threads, options.threads),
+        "cores": (0, 2),
+    }[options.mode]
+    if options.mmu_page in _HUGE_KIB and memory:
+        check_huge(_HUGE_KIB[options.mmu_page], memory)
+    elif options.mmu_page == "thp":
+        check_thp()
+    cpus = cpus_of(options)
+    try:
+        places_of(options, cpus)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    if options.mode == "cores" and len(cpus) < 2:
+        raise OperationFailedError("mode=cores needs two CPUs, and one is allowed")
+    # The order of lines and pages, while a chain is built.
+    return Need(memory_bytes=memory + options.chain // options.line * 4, threads=threads)
+
+
+PCHASE = Probe(
+    name="pchase",
+    summary="memory accesses: latency of pointer chains, caches, bandwidth, lines between CPUs",
+    options=ChaseOptions,
+    metrics=METRICS,
+    measure=measure,
+    needs=needs,
+    suites=SUITES,
+    texts={"pchase": as_csv},
+)
+
+
+@hookimpl
+def opd_ext_features() -> list[Feature]:
+    """The feature that offers the probe."""
+    return [Feature(name="pchase", summary=PCHASE.summary, probes=(PCHASE,))]

@@ -1,0 +1,226 @@
+"""The page-fault probe: its options, what it refuses, what it tells, its columns."""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+import pytest
+
+from opd.errors import ConfigError, OperationFailedError, UsageError
+from opd.features.arguments import parse_pairs
+from opd.features.declared import Feature
+from opd.features.options import read_options, texts
+from opd.features.pft import machine
+from opd.features.pft.hooks import METRICS, PFT
+from opd.features.pft.kinds import IN_KERNEL, ONE_EACH
+from opd.features.pft.measure import measure, quantile_of
+from opd.features.pft.options import PftOptions
+from opd.features.pft.original import HEADER, as_agr, as_pft
+from opd.probes.measuring import WHOLE, Measuring, VoidRunError
+from opd.probes.wire import Detail, Note, Samples
+
+PAGE = os.sysconf("SC_PAGESIZE")
+SMALL = 2 << 20
+
+
+def run(options: PftOptions) -> tuple[dict[str, list[float]], dict[str, object], list[str]]:
+    """Measure here; samples of the whole by metric, details and notes."""
+    sent: list[object] = []
+    cpus = tuple(sorted(os.sched_getaffinity(0)))
+    measure(options, Measuring(METRICS, cpus, sent.append))
+    values: dict[str, list[float]] = {}
+    for message in sent:
+        if isinstance(message, Samples) and message.worker == WHOLE:
+            values.setdefault(message.metric, []).extend(memoryview(message.values).cast("d"))
+    details = {m.name: msgspec.json.decode(m.json) for m in sent if isinstance(m, Detail)}
+    return values, details, [m.text for m in sent if isinstance(m, Note)]
+
+
+def read(text: str) -> PftOptions:
+    """Options from text, as the command line gives them."""
+    feature = Feature(name="pft", summary="", options=PftOptions)
+    pairs = {one.key: one for one in parse_pairs(text, "probe pft")}
+    options = read_options(feature, texts(tuple(pairs.values())))
+    assert isinstance(options, PftOptions)
+    return options
+
+
+def test_what_is_measured_is_told():
+    """Rates by measured faults and by pages agree where a page is a fault."""
+    values, details, notes = run(PftOptions(memory=SMALL, repeats=3))
+    pages = SMALL // PAGE
+    assert values["pages"] == [pages] * 3
+    assert values["faults_measured"] == [pages] * 3
+    assert values["faults_per_cpu_second"] == values["pages_per_cpu_second"]
+    for rate, ns in zip(values["faults_per_cpu_second"], values["ns_per_fault"], strict=True):
+        assert rate * ns == pytest.approx(1e9)
+    assert len(details["repeats"]) == 3
+    assert sum(details["latency"]["pages"]) == pages
+    assert values["latency_p50_ns"][0] <= values["latency_p99_ns"][0]
+    assert not [note for note in notes if "expected" in note or "kernel's" in note]
+    if "fault_count" in details:
+        assert details["fault_count"]["kernel_event"] == details["fault_count"]["measured"]
+
+
+@pytest.mark.parametrize("kind", sorted(ONE_EACH - {"userfaultfd"}))
+def test_kinds_with_a_fault_for_each_page(kind, tmp_path):
+    """Each kind that is said to take one fault a page takes one."""
+    values, _details, notes = run(
+        PftOptions(kind=kind, memory=SMALL, repeats=1, warmup=1, directory=str(tmp_path))
+    )
+    assert values["faults_measured"] == [SMALL // PAGE]
+    assert not [note for note in notes if "expected" in note]
+
+
+@pytest.mark.parametrize("kind", ["file", "file_write", "fault_around"])
+def test_kinds_with_several_pages_a_fault_have_both_rates(kind, tmp_path):
+    """Fewer faults than pages are named as such, and never counted as pages."""
+    values, _details, _notes = run(
+        PftOptions(kind=kind, memory=SMALL, repeats=1, directory=str(tmp_path))
+    )
+    assert 0 < values["faults_measured"][0] <= SMALL // PAGE
+    ratio = values["pages_per_cpu_second"][0] / values["faults_per_cpu_second"][0]
+    assert ratio == pytest.approx(SMALL // PAGE / values["faults_measured"][0])
+
+
+@pytest.mark.parametrize("kind", sorted(IN_KERNEL - {"collapse"}))
+def test_kinds_that_are_one_call(kind):
+    """Populating is one call: no latencies, and it says so."""
+    try:
+        values, _details, notes = run(PftOptions(kind=kind, memory=SMALL, repeats=1))
+    except VoidRunError as error:
+        pytest.skip(error.message)  # RLIMIT_MEMLOCK, or a kernel before 5.14
+    assert "latency_p50_ns" not in values
+    assert any("one call" in note for note in notes)
+
+
+def test_workers_divide_the_memory():
+    """Memory in total is rounded up to a page a worker; memory_each is each one's."""
+    assert PftOptions(memory=PAGE, threads=3).pages_each(PAGE) == 1
+    assert PftOptions(memory=10 * PAGE, threads=3).pages_each(PAGE) == 4
+    assert PftOptions(memory_each=PAGE + 1, processes=3).pages_each(PAGE) == 2
+    values, _details, _notes = run(PftOptions(memory_each=SMALL, processes=2, repeats=1))
+    assert values["pages"] == [2 * SMALL // PAGE]
+
+
+def test_usage_of_the_whole_process_counts_each_fault_once():
+    """With RUSAGE_SELF the last worker's counts hold the others' too."""
+    values, _details, _notes = run(
+        PftOptions(memory=2 * SMALL, threads=2, rusage="self", repeats=1, latency=False)
+    )
+    assert values["faults_measured"][0] <= 2 * SMALL // PAGE * 1.1
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("memory=0", "memory: expected a size"),
+        ("memory=4kb2", "memory: expected a size"),
+        ("memory=99999999999999999999g", "no machine has so much"),
+        ("memory=1m,memory_each=1m", "give one of them"),
+        ("threads=2,processes=2", "one or the other"),
+        ("threads=100000", "from 1 to 16384"),
+        ("cachelines=0", "from 1"),
+        ("clear=true,cachelines=2", "all its lines"),
+        ("mlock=true,kind=file", "no write"),
+        ("shm_lock=true", "needs kind=shm"),
+        ("policy=bind", "needs nodes"),
+        ("nodes=0", "not none"),
+        ("policy=preferred,nodes=0+1", "takes one node"),
+        ("policy=bind,nodes=9999", "0 to 1023"),
+        ("noclear=true", "kernel patched"),
+        ("kind=anno", "kind: expected anon or"),
+        ("thread=2", "did you mean threads"),
+    ],
+)
+def test_wrong_options_are_refused(text, words):
+    """With the wrong token and what would be right."""
+    with pytest.raises(ConfigError) as caught:
+        read(text)
+    assert words in caught.value.message
+
+
+def test_what_the_machine_lacks_is_refused(tmp_path):
+    """Before anything runs, with what is there instead."""
+    with pytest.raises(UsageError, match="there are: 0"):
+        PFT.needs(PftOptions(policy="bind", nodes=(1000,)))
+    with pytest.raises(UsageError, match="64 lines"):
+        PFT.needs(PftOptions(cachelines=65, line=64))
+    with pytest.raises(UsageError, match="no such directory"):
+        PFT.needs(PftOptions(kind="file", directory=str(tmp_path / "none")))
+    place = tmp_path / "kernel/mm/hugepages/hugepages-2048kB"
+    place.mkdir(parents=True)
+    (place / "free_hugepages").write_text("3\n")
+    (place / "nr_overcommit_hugepages").write_text("1\n")
+    machine.check_huge(2048, 8 << 20, tmp_path)
+    with pytest.raises(OperationFailedError, match="takes 5 hugetlb pages of 2048 KiB, and 3"):
+        machine.check_huge(2048, (8 << 20) + 1, tmp_path)
+    with pytest.raises(OperationFailedError, match="no hugetlb pages of 1048576 KiB"):
+        machine.check_huge(1 << 20, 1, tmp_path)
+    setting = tmp_path / "kernel/mm/transparent_hugepage"
+    setting.mkdir()
+    (setting / "enabled").write_text("always madvise [never]\n")
+    with pytest.raises(OperationFailedError, match=r"off here \(never\)"):
+        machine.check_thp(tmp_path)
+
+
+def test_needs_count_copies_and_locks():
+    """A copied page takes two; locked memory is told."""
+    assert PFT.needs(PftOptions(kind="fork_cow", memory=SMALL)).memory_bytes == 2 * SMALL
+    need = PFT.needs(PftOptions(memory=SMALL, shm_lock=True, kind="shm", threads=2))
+    assert (need.locked_bytes, need.threads) == (SMALL, 2)
+
+
+def test_what_fails_in_a_run_voids_it(tmp_path):
+    """A run that cannot be finished has a reason and no rate."""
+    with pytest.raises(VoidRunError, match="making a file"):
+        run(PftOptions(kind="file", memory=SMALL, directory=str(tmp_path / "gone")))
+
+
+def test_quantiles_lie_in_their_bins():
+    """Half of the pages in one bin: the median is inside it."""
+    bins = [0] * 1920
+    bins[20], bins[64] = 1, 3
+    assert 64 <= quantile_of(bins, 0.5) <= 66
+    assert quantile_of(bins, 0.25) == 21
+
+
+def result(**parameters: object) -> dict[str, object]:
+    """A result as opctl has it."""
+    names = {
+        "faults_per_cpu_second": 600000.25,
+        "faults_per_wall_second": 1200000.5,
+        "pages": 65536,
+    }
+    rows = [{"user_seconds": 0.01, "system_seconds": 0.2, "wall_seconds": 0.11}] * 4
+    return {
+        "parameters": msgspec.to_builtins(PftOptions(**parameters)),
+        "metrics": [{"name": name, "median": value} for name, value in names.items()],
+        "details": {"repeats": rows},
+        "void": None,
+    }
+
+
+def test_the_columns_are_pfts():
+    """Header, marks once, a line a result; GiB with decimals; void ones are no rate."""
+    void = result(threads=4, tag="x", title="T") | {"void": "worker 1 was killed"}
+    text = as_pft([result(tag="x", title="T"), result(threads=2, tag="x", title="T"), void])
+    lines = text.splitlines()
+    assert lines[:3] == ["TITLE T", "TAG pft:anon-sys-default:x", HEADER]
+    assert lines[3].split() == [
+        "0.250", "4", "1", "1", "0.01s", "0.20s", "0.11s", "600000.250", "1200000.500"
+    ]  # fmt: skip
+    assert lines[4].split()[2] == "2"
+    assert lines[5] == "# void: worker 1 was killed"
+    assert len(lines) == 6
+    cleared = as_pft([result(clear=True, line=64, mlock=False)]).splitlines()[1]
+    assert cleared.split()[3] == str(PAGE // 64)
+
+
+def test_sweeps_as_xmgrace_reads_them():
+    """A set a kind of run, a point a number of workers."""
+    text = as_agr([result(threads=2), result(threads=1), result(processes=2)])
+    assert '@s0 legend "anon threads"' in text
+    assert '@s1 legend "anon processes"' in text
+    assert "@target G0.S0\n@type xy\n1 1200000.500\n2 1200000.500\n&\n" in text
