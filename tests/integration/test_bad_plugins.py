@@ -56,6 +56,7 @@ def test_a_bad_plugin_is_listed_with_what_is_wrong(environment):
 
 
 @pytest.mark.privileged
+@pytest.mark.timeout(300)
 def test_bad_hooks_cost_their_feature_and_nothing_else(tmp_path, start_daemon, environment):
     """Each is quarantined with its hook and reason told; sampling, null and exit go on."""
     settings = tmp_path / "opd.toml"

@@ -164,6 +164,7 @@ def test_statistics_are_told_when_they_are_asked_for(start_daemon):
     assert daemon.log().count('"feature.stats"') == 2
 
 
+@pytest.mark.timeout(300)
 def test_a_third_partys_package_is_found_run_and_queried(start_daemon, tmp_path):
     """The manual's plugin, under another name: built, installed beside opd, asked for."""
     package = tmp_path / "opd-plugin-mine"
