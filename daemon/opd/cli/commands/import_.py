@@ -114,4 +114,6 @@ def _text(result: dict[str, Any]) -> str:
     text = f"session {result.get('session')}: {result.get('samples')} samples{already}"
     if result.get("complete") is False:
         text += f"\nincomplete: {result.get('detail')}"
+    elif result.get("detail"):
+        text += f"\n{result['detail']}"
     return "\n".join(map(output.clean, text.split("\n")))

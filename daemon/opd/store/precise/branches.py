@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from opd.stats.intervals import share_interval
-from opd.store.precise.reading import Chosen
+from opd.store.precise.reading import Chosen, event_among
 from opd.store.quality import read_range
 from opd.store.reports import stretches_of
 from opd.store.stacks import StackReader
@@ -68,7 +68,8 @@ def answer_branches(
     connection: sqlite3.Connection, query: PreciseQuery, runs: Sequence[Run], *, by: str
 ) -> BranchResult:
     """Read and sum. Raises UnknownNameError, UsageError for what ``where`` gets wrong."""
-    stretches = stretches_of(runs, query.since_ns, query.until_ns, None)
+    told = event_among(runs, ("IBS_OP_BRANCH_RETIRED", "IBS_OP_ALL", "ibs_op"))
+    stretches = stretches_of(runs, query.since_ns, query.until_ns, told)
     chosen = Chosen(connection, runs, stretches, query.where)
     sums: dict[tuple[int, int], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     offered = lost = 0

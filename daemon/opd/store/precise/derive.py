@@ -16,7 +16,7 @@ import msgspec
 from opd.errors import UnknownNameError
 from opd.stats.intervals import estimate_total
 from opd.store.payloads import split_records
-from opd.store.precise.reading import Chosen, Shower, check_keys
+from opd.store.precise.reading import Chosen, Shower, check_keys, event_among
 from opd.store.quality import read_range
 from opd.store.reports import Report, ReportQuery, stretches_of
 from opd.store.runs import events_of
@@ -106,7 +106,9 @@ class Derive:
         self._event = find_derived(name)
         self._by = query.by or DEFAULT_BY
         check_keys(self._by, runs)
-        self._stretches = stretches_of(runs, query.since_ns, query.until_ns, None)
+        pmu = self._event.flavour.pmu
+        told = event_among(runs, (f"{pmu.upper()}_ALL", pmu))
+        self._stretches = stretches_of(runs, query.since_ns, query.until_ns, told)
         self._chosen = Chosen(connection, runs, self._stretches, query.where)
         self._shower = Shower(connection, self._by, self._chosen.events)
         self._keys: dict[tuple[int, ...], _Key] = defaultdict(_Key)

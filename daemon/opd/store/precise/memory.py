@@ -28,7 +28,7 @@ from opd.stats.histogram import Histogram
 from opd.stats.intervals import share_interval
 from opd.store.keys import KEYS
 from opd.store.precise.nodes import UNKNOWN, Nodes
-from opd.store.precise.reading import Chosen, Shower, check_keys
+from opd.store.precise.reading import Chosen, Shower, check_keys, event_among
 from opd.store.precise.sharing import LINE, Line
 from opd.store.quality import read_range
 from opd.store.reports import stretches_of
@@ -186,7 +186,8 @@ class Memory:
         self._nodes = nodes
         self._by = query.by or DEFAULT_BY
         check_keys(self._by, runs, tuple(_OWN))
-        self._stretches = stretches_of(runs, query.since_ns, query.until_ns, None)
+        told = event_among(runs, ("IBS_OP_ALL_LOAD_STORE", "IBS_OP_ALL", "ibs_op"))
+        self._stretches = stretches_of(runs, query.since_ns, query.until_ns, told)
         self._chosen = Chosen(connection, runs, self._stretches, query.where)
         shared = [key for key in self._by if key in KEYS]
         self._shower = Shower(connection, shared, self._chosen.events)

@@ -50,6 +50,16 @@ class PreciseQuery(msgspec.Struct, frozen=True, kw_only=True):
     where: str | None = None
 
 
+def event_among(runs: Sequence[Run], names: Sequence[str]) -> str | None:
+    """Give the first of the events that the runs have.
+
+    A sample is in the rows of each event that it satisfies: only the quality
+    of one of them is about samples.
+    """
+    events = events_of(runs)
+    return next((name for name in names if name in events), None)
+
+
 class Found(NamedTuple):
     """One payload of a window."""
 
