@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from opd.features.declared import Probe, ProbeOptions
     from opd.features.registry import Registry
 
-NAME = "opd-probe"
+NAME = "opd-probe"  # opd.service.processes knows both
 _PLANNING = "opd-plan"  # not what profiles are to leave out
 _SLICE = Path("/sys/fs/cgroup/opd.slice/opd-probe.slice/cgroup.procs")
 

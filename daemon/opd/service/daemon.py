@@ -322,6 +322,8 @@ class Daemon:
         self.link.keep(limits_of(config.store))
         if self.loop is not None:
             self.loop.interval_s = config.daemon.interval
+        if config.probes != before.probes:
+            self.probing.start(config.probes)
         asked = config.sampling != before.sampling or config.features != before.features
         if asked and self.replay is None:
             self._restart_sampling(before)

@@ -21,7 +21,7 @@ MEMORY_EVERY_SECONDS = 20.0
 AUTO_BUDGET = 0.01  # CPU seconds a second
 AUTO_PER_SAMPLE = 5e-6
 # Threads that do what people ask for, and hooks of features: neither gets cheaper by sampling less.
-_ASKED = ("opd-query", "opd-router", "opd-zmq", "opd-feature")
+_ASKED = ("opd-query", "opd-router", "opd-zmq", "opd-feature", "opd-probe")
 _DIVISOR_MOST = 64
 _RESTS = 2  # looks left out while there is room
 _CALM = 0.7  # of the memory limit: below it stacks come back

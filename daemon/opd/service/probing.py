@@ -62,8 +62,9 @@ class _Job:
 class _Turn:
     """When a schedule comes next (CLOCK_MONOTONIC), and what became of its turns."""
 
-    def __init__(self, schedule: Schedule, due: float) -> None:
+    def __init__(self, schedule: Schedule, due: float, *, is_set: bool) -> None:
         self.schedule = schedule
+        self.is_set = is_set  # by the settings, not by a client
         self.base = self.due = due  # without and with jitter
         self.until = due + (schedule.every or 86_400.0)
         self.runs = 0
@@ -98,12 +99,15 @@ class Probing:
         self._clock: threading.Thread | None = None
 
     def start(self, settings: ProbeSettings) -> None:
-        """Begin the schedules of the settings."""
+        """Begin the schedules of the settings, in place of those of earlier ones."""
+        with self._changed:
+            for number in [at for at, turn in self._turns.items() if turn.is_set]:
+                del self._turns[number]
         if settings.schedule:
             from opd.probes.schedule import parse_schedules
 
             for schedule in parse_schedules(settings.schedule):
-                self._schedule(schedule)
+                self._schedule(schedule, is_set=True)
 
     def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Answer one of the methods of probes. Raises OpdError."""
@@ -279,11 +283,11 @@ class Probing:
 
     # ---- schedules
 
-    def _schedule(self, schedule: Schedule) -> dict[str, Any]:
+    def _schedule(self, schedule: Schedule, *, is_set: bool = False) -> dict[str, Any]:
         with self._changed:
             self._number += 1
             due = time.monotonic() + random.uniform(0, schedule.jitter)  # noqa: S311
-            turn = self._turns[self._number] = _Turn(schedule, due)
+            turn = self._turns[self._number] = _Turn(schedule, due, is_set=is_set)
             if self._clock is None:
                 self._clock = threading.Thread(target=self._tick, name="opd-probes", daemon=True)
                 self._clock.start()

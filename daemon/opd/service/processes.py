@@ -49,8 +49,16 @@ def native_threads_ns(prefix: str) -> int:
     return total
 
 
+# Names of probes' processes, for measuring and for planning (opd.probes.child).
+MEASURING = ("opd-probe", "opd-plan")
+
+
 def descendants(pid: int | None = None) -> Iterator[int]:
-    """Give the pids of the live children, and theirs; of us, unless another is named."""
+    """Give the pids of the live children, and theirs; of us, unless another is named.
+
+    Not those of probes: what they take is no cost of opd, and to ask for the
+    memory of a process that measures page faults holds them up.
+    """
     pid = os.getpid() if pid is None else pid
     try:
         tasks = list(_PROC.joinpath(str(pid), "task").iterdir())
@@ -62,6 +70,8 @@ def descendants(pid: int | None = None) -> Iterator[int]:
         except OSError:
             continue
         for child in map(int, children):
+            if name_of(child) in MEASURING:
+                continue
             yield child
             yield from descendants(child)
 

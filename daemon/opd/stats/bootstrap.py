@@ -24,7 +24,7 @@ RESAMPLES = 2000
 SEED = 20_071_101
 TRIM = 0.2
 BLOCK_PAIRS = 250
-# More blocks than these say no more, and would cost seconds.
+# Of all processes; more say no more, and would cost seconds.
 BLOCKS_MOST = 1200
 
 Groups = list[list[float]]
@@ -114,9 +114,10 @@ def trimmed_mean(values: Sequence[float], trim: float = TRIM) -> float:
 
 def resample(groups: Groups, *, resamples: int = RESAMPLES, seed: int = SEED) -> Resampled:
     """Draw processes and blocks in them anew. Raises ValueError without blocks."""
-    groups = [thinned(group) for group in groups if group]
+    groups = [group for group in groups if group]
     if not groups:
         raise ValueError("no blocks")
+    groups = [thinned(group, max(2, BLOCKS_MOST // len(groups))) for group in groups]
     draw = random.Random(seed)  # noqa: S311 - no secret
     draws = []
     for _ in range(resamples):
@@ -133,9 +134,9 @@ def resample(groups: Groups, *, resamples: int = RESAMPLES, seed: int = SEED) ->
     return Resampled(trimmed_mean(pooled), draws, len(pooled), len(groups))
 
 
-def thinned(blocks: list[float]) -> list[float]:
+def thinned(blocks: list[float], most: int = BLOCKS_MOST) -> list[float]:
     """At most so many blocks: beyond that, means of neighbours."""
-    every = math.ceil(len(blocks) / BLOCKS_MOST)
+    every = math.ceil(len(blocks) / most)
     if every <= 1:
         return blocks
     parts = [blocks[at : at + every] for at in range(0, len(blocks), every)]

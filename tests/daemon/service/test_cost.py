@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -165,3 +166,17 @@ def test_a_hybrid_machine_tells_by_the_first_version(tmp_path):
         },
     )
     assert _own(tmp_path, [10, 11]) == {"path": "/opd", "memory_bytes": 5000, "kernel_bytes": 700}
+
+
+def test_probes_are_no_cost_of_opd():
+    """A child that measures is passed over with its own: its memory is not asked for."""
+    code = (
+        "import subprocess, sys;"
+        "open('/proc/self/comm', 'w').write('opd-probe');"
+        "child = subprocess.Popen(['sleep', '60']); print(child.pid, flush=True); child.wait()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as probe:
+        sleeper = int(probe.stdout.readline())
+        found = set(processes.descendants())
+        os.kill(sleeper, signal.SIGKILL)
+    assert not {probe.pid, sleeper} & found

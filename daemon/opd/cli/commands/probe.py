@@ -18,12 +18,13 @@ EXAMPLE = """opctl probe run calibrate what=loop+syscall,repeats=20
   opctl probe run calibrate what=syscall,every=1h,when=idle
   opctl probe list
   opctl probe show 12 --format json
+  opctl probe show 12 13 14 --plot page.html
   opctl probe compare 12 15
   opctl probe compare calibrate:work=100 calibrate:work=105
   opctl probe cancel"""
 
 _ACTIONS = ("run", "list", "show", "cancel", "compare")
-_TAKES = {"run": (1, 2), "list": (0, 1), "show": (1, 1), "cancel": (0, 1), "compare": (2, 2)}
+_TAKES = {"run": (1, 2), "list": (0, 1), "show": (1, 64), "cancel": (0, 1), "compare": (2, 2)}
 _POLL_SECONDS = 0.3
 _VOID = 1
 _STATUS = {"OK": 0, "REGRESSED": 3, "UNDECIDED": 4, "INVALID": 5}
@@ -40,13 +41,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         nargs="*",
         metavar="WORD",
-        help="run: PROBE [OPTION=VALUE,…] (a value with + sweeps); list: [PROBE]; show: NUMBER;"
+        help="run: PROBE [OPTION=VALUE,…] (a value with + sweeps); list: [PROBE]; show: NUMBER…;"
         " cancel: [NUMBER of the job or schedule]; compare: two numbers of runs, or two of"
         " PROBE:OPTIONS, which are measured in turn",
     )
     parser.add_argument("--top", type=int, metavar="N", help="list: only the last N (default: 50)")
     parser.add_argument("--changes", action="store_true", help="list: where levels changed")
     parser.add_argument("--samples", action="store_true", help="show: the raw samples too")
+    parser.add_argument(
+        "--plot",
+        metavar="FILE",
+        help="show: histograms, and of several runs a line, into FILE.html or FILE.svg",
+    )
     parser.add_argument("--metric", metavar="NAME", help="compare: what to judge by")
     parser.add_argument("--rounds", type=int, metavar="N", help="compare: turns a process (15)")
     parser.add_argument("--processes", type=int, metavar="N", help="compare: processes (4)")
@@ -138,6 +144,10 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _show(arguments: argparse.Namespace) -> int:
+    if arguments.plot is not None:
+        return _plot(arguments)
+    if len(arguments.words) != 1:
+        raise UsageError("probe show takes 1 number, and several only with --plot FILE")
     params: dict[str, Any] = {"id": _number(arguments.words[0])}
     if arguments.samples:
         params["samples"] = True
@@ -162,6 +172,35 @@ def _show(arguments: argparse.Namespace) -> int:
             output.print_fields({"metric": one["name"], **shown})
         output.print_fields(answer["machine"])
     return 1 if answer["void"] else 0
+
+
+def _plot(arguments: argparse.Namespace) -> int:
+    """Draw runs into a file. UsageError for one of another kind, or nothing to draw."""
+    from pathlib import Path
+
+    from opd.probes.plots import page, pictures_of, svg
+
+    target = Path(arguments.plot)
+    if target.suffix not in (".html", ".svg"):
+        raise UsageError(f"--plot {arguments.plot}: expected a name that ends in .html or .svg")
+    results, samples = [], []
+    with asking.open_source(arguments) as source:
+        for word in arguments.words:
+            answer = source.call("probe_show", {"id": _number(word), "samples": True})
+            columns = _columns(answer["samples"])
+            samples.append({c["metric"]: c["values"] for c in columns if c["worker"] == -1})
+            results.append(answer)
+    pictures = pictures_of(results, samples)
+    if not pictures:
+        raise UsageError("there is nothing to draw: these runs have too few samples")
+    title = f"{results[0]['probe']} on {results[0]['machine'].get('host', 'this machine')}"
+    # One picture an SVG: the first, which of several runs is their line.
+    text = page(pictures, title) if target.suffix == ".html" else svg(pictures[0])
+    target.write_text(text, encoding="utf-8")
+    count = len(pictures) if target.suffix == ".html" else 1
+    result = {"file": str(target), "pictures": count}
+    output.print_result(result, _form(arguments), output.clean(f"{target}: {count} pictures"))
+    return 0
 
 
 _DISTRIBUTION = ("least", "p5", "p25", "median", "p75", "p95", "p99", "greatest", "mad", "outliers")
