@@ -10,7 +10,7 @@ import msgspec
 
 from opd.errors import UsageError
 from opd.probes import results, running
-from opd.probes.measuring import WHOLE
+from opd.probes.measuring import SAMPLES_MOST, WHOLE
 from opd.probes.running import Limits
 from opd.stats.distribution import median
 from opd.stats.verdict import LOOKS_MOST, Margins, judge
@@ -163,6 +163,11 @@ class _Pooled:
             return
         whole = self.outcome
         whole.ended_ns, whole.void = more.ended_ns, more.void
+        held = sum(len(column.values) for column in whole.samples.values())
+        if held > SAMPLES_MOST:
+            # The verdict has theirs; memory and the store are bounded.
+            whole.notes.setdefault(_B, []).append(f"only the first {held} samples are kept")
+            more.samples = {}
         for key, column in more.samples.items():
             if key not in whole.samples:
                 whole.samples[key] = column
