@@ -129,7 +129,8 @@ def _list(arguments: argparse.Namespace) -> int:
         rows = [{**one, "time": output.moment_text(one["started_ns"])} for one in answer["changes"]]
     else:
         names = ("id", "time", "probe", "parameters", "metric", "median", "cv", "n", "state")
-        rows = [row for one in answer["runs"] for row in _rows(one)]
+        shown = _differing(answer["runs"]) if arguments.format == "table" else None
+        rows = [row for one in answer["runs"] for row in _rows(one, shown)]
     if arguments.format == "csv":
         output.print_csv(names, rows)
         return 0
@@ -336,7 +337,8 @@ def _print_results(results: list[dict[str, Any]], arguments: argparse.Namespace)
         output.write(_as_text(results, form), end="")
         return
     names = ("id", "probe", "parameters", "metric", "unit", "median", "low", "high", "cv", "n")
-    rows = [row for one in results for row in _rows(one)]
+    varied = _differing(results) if form == "table" else None
+    rows = [row for one in results for row in _rows(one, varied)]
     if form == "csv":
         output.print_csv((*names, "void"), rows)
         return
@@ -373,12 +375,23 @@ def _verdict_text(verdict: Mapping[str, Any]) -> str:
     )
 
 
-def _rows(one: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A row for each metric; one for a run without any."""
+def _differing(results: list[dict[str, Any]]) -> set[tuple[str, str]]:
+    """Of each probe the options in which its runs differ: the others are no news in a table."""
+    values: dict[tuple[str, str], set[str]] = {}
+    for one in results:
+        for name, value in one["parameters"].items():
+            values.setdefault((one["probe"], name), set()).add(_value(value))
+    return {key for key, known in values.items() if len(known) > 1}
+
+
+def _rows(
+    one: Mapping[str, Any], shown: set[tuple[str, str]] | None = None
+) -> list[dict[str, Any]]:
+    """A row for each metric; one for a run without any. ``shown``: only these options."""
     parameters = ",".join(
         f"{name}={_value(value)}"
         for name, value in one["parameters"].items()
-        if _USUAL.get(name, ...) != value
+        if (_USUAL.get(name, ...) != value if shown is None else (one["probe"], name) in shown)
     )
     state = one["void"] or ("running" if one["ended_ns"] is None else "")
     whole = {
