@@ -192,6 +192,8 @@ uint64_t opd_weight_of(struct opd_weight *weight, const struct opd_record *recor
 // Decides the label of a process anew, for a sample of it.
 void opd_label_refresh(struct opd_pipeline *pipeline, struct opd_label *label,
                        const struct opd_record *record);
+void opd_pipeline_feed_map(struct opd_pipeline *pipeline, const struct opd_record *record);
+void opd_pipeline_feed_ksymbol(struct opd_pipeline *pipeline, const struct opd_record *record);
 void opd_pipeline_snapshot_one(struct opd_pipeline *pipeline, uint32_t pid);
 
 #endif

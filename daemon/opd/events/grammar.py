@@ -32,7 +32,7 @@ from opd.events.catalogue import (
 )
 from opd.events.cpucatalogue import Catalogue
 from opd.events.request import EventRequest
-from opd.events.tail import COUNT, MODS, Tail, read_tail, without_mask
+from opd.events.tail import COUNT, MODS, Tail, read_tail, with_tail, without_mask
 from opd.events.tracepoints import (
     MOUNT_HINT,
     WORD,
@@ -142,17 +142,14 @@ class _Reader:
             return None
         tail = read_tail(text, rest[1:], least=1, default_period=1, proc=self.proc)
         tail = without_mask(text, tail)
-        return EventRequest(
-            name=f"{head}:{rest[0]}" + (f":{tail.mods}" if tail.mods else ""),
-            type=PERF_TYPE_TRACEPOINT,
-            config=number,
-            unit="count",
-            hz=tail.hz,
-            period=tail.period,
-            exclude_user=tail.exclude_user,
-            exclude_kernel=tail.exclude_kernel,
-            exclude_hv=tail.exclude_hv,
-            exclude_idle=tail.exclude_idle,
+        return with_tail(
+            EventRequest(
+                name=f"{head}:{rest[0]}" + (f":{tail.mods}" if tail.mods else ""),
+                type=PERF_TYPE_TRACEPOINT,
+                config=number,
+                unit="count",
+            ),
+            tail,
         )
 
     def _refuse(self, text: str, head: str, rest: list[str]) -> NoReturn:

@@ -19,7 +19,7 @@ from opd.events.catalogue import (
     PERIOD_MOST,
 )
 from opd.events.request import EventRequest
-from opd.events.tail import COUNT, Tail, read_tail
+from opd.events.tail import COUNT, Tail, read_tail, with_tail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,23 +76,20 @@ def named_request(
     if (mask, extra) != variants[0].mask.choose(""):
         words.append(_mask_word(event, mask, extra))
     kind, config = _how(event, mask, extra, catalogue)
-    request = EventRequest(
-        name=":".join(word for word in words if word),
-        type=kind,
-        config=config,
-        unit="ns" if kind == PERF_TYPE_SOFTWARE else "count",
-        hz=tail.hz,
-        period=tail.period,
-        exclude_user=tail.exclude_user,
-        exclude_kernel=tail.exclude_kernel,
-        exclude_hv=tail.exclude_hv,
-        exclude_idle=tail.exclude_idle,
-        precise_ip=tail.precise_ip,
-        cpu_event=event.name,
-        counters=event.counters,
-        feature=event.ext,
-        number=event.number,
-        unit_mask=mask,
+    request = with_tail(
+        EventRequest(
+            name=":".join(word for word in words if word),
+            type=kind,
+            config=config,
+            unit="ns" if kind == PERF_TYPE_SOFTWARE else "count",
+            precise_ip=tail.precise_ip,
+            cpu_event=event.name,
+            counters=event.counters,
+            feature=event.ext,
+            number=event.number,
+            unit_mask=mask,
+        ),
+        tail,
     )
     return request, tail
 

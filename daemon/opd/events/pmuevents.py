@@ -15,7 +15,7 @@ from opd.errors import EventError
 from opd.events.catalogue import PERF_TYPE_NONE, PERF_TYPE_SOFTWARE
 from opd.events.pmu import Field, Pmu, pmu_names, read_pmu
 from opd.events.request import EventRequest
-from opd.events.tail import check_period, check_rate, read_tail, without_mask
+from opd.events.tail import check_period, check_rate, read_tail, with_tail, without_mask
 
 if TYPE_CHECKING:
     from opd.events.tail import Tail
@@ -148,20 +148,17 @@ def pmu_event(text: str, *, sysfs: str, proc: str) -> PmuEvent:
     if terms.hz is not None and tail.period is None:
         tail = tail._replace(hz=terms.hz)
     shown = terms.name or f"{name}/{inside}/"
-    request = EventRequest(
-        name=shown + (f"{'' if shown.endswith('/') else ':'}{tail.mods}" if tail.mods else ""),
-        type=PERF_TYPE_NONE if pmu.type is None else pmu.type,
-        config=terms.words["config"],
-        config1=terms.words["config1"],
-        config2=terms.words["config2"],
-        unit="ns" if pmu.type == PERF_TYPE_SOFTWARE and terms.words["config"] < 2 else "count",
-        hz=tail.hz,
-        period=tail.period,
-        exclude_user=tail.exclude_user,
-        exclude_kernel=tail.exclude_kernel,
-        exclude_hv=tail.exclude_hv,
-        exclude_idle=tail.exclude_idle,
-        precise_ip=tail.precise_ip,
+    request = with_tail(
+        EventRequest(
+            name=shown + (f"{'' if shown.endswith('/') else ':'}{tail.mods}" if tail.mods else ""),
+            type=PERF_TYPE_NONE if pmu.type is None else pmu.type,
+            config=terms.words["config"],
+            config1=terms.words["config1"],
+            config2=terms.words["config2"],
+            unit="ns" if pmu.type == PERF_TYPE_SOFTWARE and terms.words["config"] < 2 else "count",
+            precise_ip=tail.precise_ip,
+        ),
+        tail,
     )
     return PmuEvent(request, core=_is_core(pmu), tail=tail)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from opd.errors import EventError, PermissionDeniedError
 from opd.events.pmu import read_pmu
 from opd.events.request import EventRequest
-from opd.events.tail import read_tail, without_mask
+from opd.events.tail import read_tail, with_tail, without_mask
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,19 +52,16 @@ def probe_event(text: str, *, sysfs: str, proc: str) -> EventRequest:
             f"event {text!r}: {place!r}: a return is of a whole function, leave out the offset"
         )
     tail = without_mask(text, read_tail(text, rest, least=1, default_period=1, proc=proc))
-    return EventRequest(
-        name=f"{kind}:{path}:{place}" + (f":{tail.mods}" if tail.mods else ""),
-        type=pmu.type,
-        config=returns,
-        config2=offset,
-        path=path,
-        unit="count",
-        hz=tail.hz,
-        period=tail.period,
-        exclude_user=tail.exclude_user,
-        exclude_kernel=tail.exclude_kernel,
-        exclude_hv=tail.exclude_hv,
-        exclude_idle=tail.exclude_idle,
+    return with_tail(
+        EventRequest(
+            name=f"{kind}:{path}:{place}" + (f":{tail.mods}" if tail.mods else ""),
+            type=pmu.type,
+            config=returns,
+            config2=offset,
+            path=path,
+            unit="count",
+        ),
+        tail,
     )
 
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
 
 from opd.errors import EventError
 from opd.events.catalogue import DEFAULT_HZ, PERIOD_MOST
+
+if TYPE_CHECKING:
+    from opd.events.request import EventRequest
 
 MODS = re.compile("[ukhpPI]+")
 COUNT = re.compile("([0-9]+)(hz)?", re.IGNORECASE)
@@ -39,6 +44,19 @@ class Tail(NamedTuple):
             return ""
         excluded = (("u", self.exclude_user), ("k", self.exclude_kernel), ("h", self.exclude_hv))
         return "".join(letter for letter, out in excluded if not out)
+
+
+def with_tail(request: EventRequest, tail: Tail) -> EventRequest:
+    """``request`` at the rate or period that was said, of the levels that were."""
+    return replace(
+        request,
+        hz=tail.hz,
+        period=tail.period,
+        exclude_user=tail.exclude_user,
+        exclude_kernel=tail.exclude_kernel,
+        exclude_hv=tail.exclude_hv,
+        exclude_idle=tail.exclude_idle,
+    )
 
 
 def read_tail(

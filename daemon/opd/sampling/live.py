@@ -125,34 +125,24 @@ class LiveSampling:
         self._window_start_monotonic = time.monotonic_ns()
 
     def _open(self, request: EventRequest, explain: Callable[[int, str], OpdError]) -> EventRequest:
-        rungs = rungs_of(request, self.scope)
-        for i, rung in enumerate(rungs):
-            try:
-                self._sampler.add_event(_attr(rung))
-            except NativeError as error:
-                if i + 1 == len(rungs):
-                    raise explain(error.errno or 0, rung.name) from error
-                self.ladder.append(
-                    LadderStep(request.name, rung.name, error.errno or 0, rungs[i + 1].name)
-                )
-                continue
-            self.events.append(
-                EventInfo(
-                    name=request.name,
-                    source=rung.name + self._limits(),
-                    unit=rung.unit,
-                    hz=rung.hz,
-                    period=rung.period,
-                )
-            )
-            return rung
-        raise AssertionError("a request has at least itself to try")
+        """What of it was opened. Raises what ``explain`` makes of the last refusal."""
+        try:
+            return self._open_any(request)
+        except NativeError as error:
+            last = rungs_of(request, self.scope)[-1]
+            raise explain(error.errno or 0, last.name) from error
 
     def add_event(self, request: EventRequest, *, feature: str) -> int:
         """Open an event for a feature, before ``start``; its index.
 
         Raises NativeError of the last of its fallbacks.
         """
+        self._open_any(request, feature)
+        self._lost.append(0)
+        return len(self.events) - 1
+
+    def _open_any(self, request: EventRequest, feature: str = "") -> EventRequest:
+        """The first of the request and its fallbacks that the kernel takes."""
         rungs = rungs_of(request, self.scope)
         for rung, following in zip(rungs, [*rungs[1:], None], strict=True):
             try:
@@ -173,9 +163,8 @@ class LiveSampling:
                     feature=feature,
                 )
             )
-            break
-        self._lost.append(0)
-        return len(self.events) - 1
+            return rung
+        raise AssertionError("a request has at least itself to try")
 
     @property
     def sampler(self) -> Sampler:
