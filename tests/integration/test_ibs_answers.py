@@ -41,6 +41,34 @@ def test_derived_events_are_events(store):
     assert {row["pid"]: row["samples"] for row in answer["rows"]} == expected
 
 
+def test_the_event_of_the_pmu_is_found_by_its_feature(store):
+    """A recording has it as perf named it; `ibs_op` means it too."""
+    events = [event["name"] for event in opctl(store, "events")["events"]]
+    for name, total in (("ibs_op", len(FACTS)), ("ibs_fetch", FETCHES)):
+        (full,) = (event for event in events if event.startswith(f"{name}/"))
+        answer = opctl(store, "report", "-e", name)
+        assert (answer["event"], answer["total"]) == (full, total)
+
+
+def test_an_answer_without_samples_says_what_keeps_them(store):
+    """Of mem and branches, in the table only."""
+    for method, option in (("mem", "memaccess"), ("branches", "branch_target")):
+        words = ("--since", "2001-01-01", "--until", "2001-01-02")
+        command = [BIN / "opctl", "--session-dir", store, method, *words]
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert f"--ext-feature ibs_op:{option}=true" in text
+        assert opctl(store, method, *words)["rows"] == []
+        assert (
+            option
+            not in subprocess.run(
+                [BIN / "opctl", "--session-dir", store, method],
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+        )
+
+
 def test_ratios_and_percentiles_are_those_of_the_facts(store):
     """A share exactly, with its counts; percentiles within their bucket."""
     answer = opctl(store, "report", "--metric", "dc_miss_ratio", "--sort", "comm")

@@ -60,6 +60,11 @@ def test_without_ibs_sampling_goes_on_and_says_so(start_daemon):
     }
     assert daemon.ask("dump") is not None
     assert daemon.ask("report")["total"] >= 0
+    for event in ("IBS_FETCH_ALL", "ibs_fetch"):
+        asked = daemon.opctl("report", "-e", event, check=False)
+        assert asked.returncode == 2
+        assert f"no event '{event}'" in asked.stderr
+        assert f"feature ibs_fetch is unavailable: {MISSING.format('fetch')}" in asked.stderr
     assert daemon.stop() == 0
     strict = start_daemon("--strict", feature, ready=False)
     assert strict.process.wait(60) == 78

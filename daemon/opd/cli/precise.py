@@ -49,6 +49,14 @@ def _row(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: None if cell != cell else cell for name, cell in row.items()}  # noqa: PLR0124
 
 
+def where_from(option: str) -> str:
+    """The line of an answer without samples: what keeps them."""
+    return (
+        f"# none: a running opd keeps them with --ext-feature ibs_op:{option}=true,"
+        " opctl import always"
+    )
+
+
 def columns_of(answer: Mapping[str, Any]) -> list[str]:
     """The columns of an answer that still has its table."""
     return [column["name"] for column in answer["rows"]["columns"]]

@@ -122,7 +122,19 @@ def print_report(answer: Mapping[str, Any], form: str, keys: list[str]) -> None:
         for line in header(answer):
             output.write(output.clean(line)[: output.terminal_width()])
         right = (*NUMBERS, *(column["name"] for column in answer.get("extra", ())))
-        output.print_table([*first, "samples", "percent", "cores", *keys], rows, right=right)
+        output.print_table([*first, *_shown_measures(answer), *keys], rows, right=right)
+
+
+def _shown_measures(answer: Mapping[str, Any]) -> list[str]:
+    """The measures that say something of this event: cores of time, else what rows weigh."""
+    timed = answer.get("cores") is not None or any(
+        row["cores"] is not None for row in answer["rows"]
+    )
+    if timed or not answer["rows"]:
+        return ["samples", "percent", "cores"]
+    # Rows stand in order of weight, and percent is of weight: seen only where it is not samples.
+    weighed = answer["weight_total"] != answer["total"]
+    return ["samples", "percent", "weight"] if weighed else ["samples", "percent"]
 
 
 def header(answer: Mapping[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from opd.errors import OpdError, OperationFailedError
+from opd.errors import OpdError, OperationFailedError, UnknownNameError
 from opd.query.backend import report_answer
 from opd.query.history import marks_answer, sessions_answer
 from opd.service import sessions
@@ -88,8 +88,13 @@ class Answers:
         if self._daemon.link.stats()["windows_stored"] == 0:
             self.dump()  # the first window may be long in coming
         live = daemon_is_live(self._daemon) and "session" not in params
-        with self._reader() as reader:
-            return report_answer(reader, {"session": self._daemon.session} | params, live=live)
+        try:
+            with self._reader() as reader:
+                return report_answer(reader, {"session": self._daemon.session} | params, live=live)
+        except UnknownNameError as error:
+            if why := self._daemon.featuring.why_without(str(params.get("event", ""))):
+                error.hint = f"{why}; {error.hint}"
+            raise
 
     def precise(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Answer from precise samples; live: the last hour unless asked otherwise."""

@@ -135,6 +135,16 @@ class Featuring:
 
     # ---- answers, any thread
 
+    def why_without(self, event: str) -> str:
+        """Why an event of a feature that was asked for is not there; "" when there is no why."""
+        for one in self.host.view() if self.host is not None else []:
+            if one["state"] == "unavailable" and event in (
+                one["name"],
+                *(its["name"] for its in one["events"]),
+            ):
+                return f"feature {one['name']} is unavailable: {one.get('reason', '')}"
+        return ""
+
     def states(self) -> dict[str, Any]:
         """For ``status``."""
         return self.host.states() if self.host is not None else {}

@@ -104,6 +104,10 @@ def find_event(name: str | None, runs: Sequence[Run]) -> EventInfo:
         return next(iter(events.values()))
     if name in events:
         return events[name]
+    # A recording has a PMU's event as perf named it: `ibs_op//` is also asked for by `ibs_op`.
+    of_pmu = [event for event in events.values() if event.name.partition("/")[0] == name]
+    if len(of_pmu) == 1:
+        return of_pmu[0]
     from opd.events.catalogue import BY_NAME  # seldom asked, and answers have a budget
 
     # Also by what really runs, by its name without modifiers, or its other name.

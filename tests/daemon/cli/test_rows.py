@@ -20,6 +20,7 @@ from plain_names import PlainNames  # noqa: E402 - as the store's own tests find
 from synthetic import IMAGES, START_NS, make_run, make_window, random_hits  # noqa: E402
 
 from opd.cli.rows import time_text  # noqa: E402
+from opd.sampling.window import EventInfo  # noqa: E402
 from opd.store.writer import StoreWriter  # noqa: E402
 
 OPCTL = [sys.executable, "-m", "opd.cli.opctl"]
@@ -79,6 +80,34 @@ def test_a_series_has_times_in_iso_8601(store):
     assert [line[0] for line in lines[:3]] == ["#"] * 3
     assert lines[3].split() == ["time", "samples", "percent", "cores", "comm"]
     assert [line.split()[0] for line in lines[4:]] == [row["time"] for row in rows]
+
+
+def test_a_table_shows_the_measures_that_say_something(tmp_path):
+    """Cores of time; of another event its weight, where that is not the samples."""
+    writer = StoreWriter(tmp_path, PlainNames)
+    events = [
+        EventInfo("cpu-clock", "cpu-clock", "ns", hz=99),
+        EventInfo("latency", "latency", "cycles"),
+        EventInfo("faults", "faults", "count", period=1),
+    ]
+    writer.open_run(make_run(events=events))
+    writer.add_images([(info, None) for info in IMAGES])
+    hit = random_hits(1, rows=1)[0]
+    hits = [hit._replace(event=at, hits=3, weight=(3000, 700, 3)[at]) for at in range(3)]
+    writer.append(make_window(0, hits))
+    writer.close()
+    expected = {
+        "cpu-clock": ["samples", "percent", "cores", "comm"],
+        "latency": ["samples", "percent", "weight", "comm"],
+        "faults": ["samples", "percent", "comm"],
+    }
+    for event, names in expected.items():
+        header, row = opctl(tmp_path, "-e", event, "--sort", "comm").stdout.splitlines()[2:]
+        assert header.split() == names
+        assert row.split()[:2] == ["3", "100.00"]
+        assert row.split()[-1] == hit.comm
+        if "weight" in names:
+            assert row.split()[2] == "700"
 
 
 def test_csv_quotes_what_needs_it(store):

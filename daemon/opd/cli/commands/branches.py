@@ -45,4 +45,7 @@ def _header(answer: Mapping[str, Any]) -> list[str]:
         line += f"; {answer['lost']} had no room"
     if answer["groups"] > answer["rows"]["n"]:
         line += f"; the top {answer['rows']['n']} of {answer['groups']} rows"
-    return [line, f"# {output.quality_text(answer['quality'])}"]
+    lines = [line, f"# {output.quality_text(answer['quality'])}"]
+    if not answer["samples"]:
+        lines.append(precise.where_from("branch_target"))
+    return lines

@@ -58,6 +58,8 @@ def _header(answer: Mapping[str, Any]) -> list[str]:
     if answer["groups"] > answer["rows"]["n"]:
         line += f"; the top {answer['rows']['n']} of {answer['groups']} rows"
     lines = [line, f"# {output.quality_text(answer['quality'])}"]
+    if not of["offered"]:
+        lines.append(precise.where_from("memaccess"))
     lines.append(
         "# latency: core cycles of loads that missed the data cache; percent_low and _high at 95 %"
     )
