@@ -84,6 +84,9 @@ def test_a_recording_may_stand_for_the_machine(start_daemon, recorded, tmp_path)
 
     session = wait_for(replayed)["session"]
     assert daemon.ask("report", "--session", session)["total"] == 5
+    elsewhere = daemon.opctl("report", "-e", "recorded", check=False)
+    assert elsewhere.returncode == 2
+    assert f"feature recorded was replayed: see --session {session}" in elsewhere.stderr
 
 
 @pytest.mark.parametrize("replay", ["/no/such/file", "/"])

@@ -138,11 +138,12 @@ class Featuring:
     def why_without(self, event: str) -> str:
         """Why an event of a feature that was asked for is not there; "" when there is no why."""
         for one in self.host.view() if self.host is not None else []:
-            if one["state"] == "unavailable" and event in (
-                one["name"],
-                *(its["name"] for its in one["events"]),
-            ):
+            if event not in (one["name"], *(its["name"] for its in one["events"])):
+                continue
+            if one["state"] == "unavailable":
                 return f"feature {one['name']} is unavailable: {one.get('reason', '')}"
+            if one["state"] == "replayed":
+                return f"feature {one['name']} was replayed: see --session {one['session']}"
         return ""
 
     def states(self) -> dict[str, Any]:
