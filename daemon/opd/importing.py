@@ -26,7 +26,7 @@ from opd.sampling.window import LABELS, MODE_KERNEL, RunInfo
 from opd.store.requests import LIVE_SESSION
 from opd.store.writer import StoreWriter
 from opd.symbols.resolver import Resolver
-from opd_native.importer import Importer
+from opd_native.importer import FOREVER, Importer
 from opd_native.perfdata import PerfDataError, PerfDataFile
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 WINDOW_NS = 10_000_000_000
 _HASH_CHUNK = 1 << 20
+_CPUS_MOST = 8192  # what Linux can be built for; a file may say anything
 _LAST_NS = 1 << 62
 
 Progress = Callable[[int, int], None]
@@ -200,7 +201,7 @@ class _Import:
         already = False
         start = first
         while start is not None:
-            end = (start // WINDOW_NS + 1) * WINDOW_NS
+            end = min((start // WINDOW_NS + 1) * WINDOW_NS, FOREVER)
             following = self._importer.feed(end)
             already = not self._store(offset + start, offset + end) or already
             start = following
@@ -247,8 +248,9 @@ class _Import:
             "ring_full": lost,
             "late": stats.late - before.late,
             "bad_records": stats.skipped_records - before.skipped_records,
-            "elapsed_ns": max(counts["last_time"] - counts["first_time"], 0)
-            * max(self._data.cpus_online, 1),
+            # Late samples and corrupt times lie outside: a window is no longer than that.
+            "elapsed_ns": min(max(counts["last_time"] - counts["first_time"], 0), WINDOW_NS)
+            * min(max(self._data.cpus_online, 1), _CPUS_MOST),
         }
         quality |= ibs_quality(native.ibs_counts, ibs_pmus(self._importer))
         self._ibs.update(native.ibs_counts)

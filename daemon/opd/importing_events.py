@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from opd.sampling.window import EventInfo
+from opd.store.database import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -26,10 +27,11 @@ def event_infos(attrs: Sequence[EventAttr], importer: Importer) -> list[EventInf
     infos = []
     for event in events:
         attr, derived = attrs[event.attr], event.derived
+        name = printable(attr.name)  # bytes of a file
         infos.append(
             EventInfo(
-                name=derived.name if derived else attr.name,
-                source=attr.name,
+                name=derived.name if derived else name,
+                source=name,
                 unit=derived.unit if derived else "ns" if _is_clock(attr) else "count",
                 hz=attr.sample_period if attr.frequency else None,
                 period=None if attr.frequency else attr.sample_period,
@@ -90,4 +92,5 @@ def bare_notes(attrs: Sequence[EventAttr], importer: Importer) -> Iterator[str]:
     for index, attr in enumerate(attrs):
         found = importer.ibs_attr(index)
         if found and not found[1]:
-            yield f"{attr.name}: recorded without --raw-samples, so nothing is derived of it"
+            name = printable(attr.name)
+            yield f"{name}: recorded without --raw-samples, so nothing is derived of it"

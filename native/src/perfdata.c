@@ -315,6 +315,7 @@ take_kernel(struct opd_perfdata *data, const struct raw *raw, struct opd_perfdat
     } else {
         count_record(data, record);
         if (!(record->has & OPD_HAS_TIME) || record->time == 0 || record->time == UINT64_MAX) {
+            record->time = 0; // ~0 is no time either, and would end every window
             lend(data, queued, event);
             return 1;
         }

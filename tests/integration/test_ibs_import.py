@@ -221,3 +221,33 @@ def test_opctl_reports_a_derived_event(tmp_path):
     answer = json.loads(done.stdout)
     assert answer["event"] == "IBS_OP_DATA_CACHE_MISS"
     assert answer["total"] == truth.hits["IBS_OP_DATA_CACHE_MISS"]
+
+
+@pytest.mark.parametrize("place", [0, 100, 299])
+@pytest.mark.parametrize("time", [2**64 - 1, 2**64 - 2, 2**63, 0])
+def test_a_time_that_cannot_be_loses_no_sample(place, time, tmp_path):
+    """Corrupt times end no import: each sample is counted."""
+    writer = Writer(ZEN4, seed=17)
+    writer.data.features["nr_cpus"] = (2**32 - 1, 2**32 - 1)
+    for number in range(300):
+        writer.sample(time if number == place else 10_000 + number * 1000)
+        if number % 50 == 49:
+            writer.data.finished_round()
+    summary, reader = imported(tmp_path, writer.data.to_bytes())
+    with reader:
+        assert summary["samples"] == writer.truth.samples
+        check_totals(reader, writer.truth)
+
+
+def test_strings_that_are_no_text_are_written_as_bytes(tmp_path):
+    """Names of events and the kernel's release are bytes of a file."""
+    writer = Writer(ZEN4, seed=18)
+    truth = writer.write(100)
+    name = "ibs_op/na\ufffdme/"
+    writer.data.attrs[1].name = name
+    writer.data.features["os_release"] = "6.8.0\ufffd"
+    content = writer.data.to_bytes().replace("\ufffd".encode(), b"\xff\xfe\xfd")
+    _, reader = imported(tmp_path, content)
+    with reader:
+        result = reader.report(ReportQuery(event=r"ibs_op/na\xff\xfe\xfdme/", top=0))
+        assert result.total == truth.hits[OP_NAME]

@@ -302,7 +302,7 @@ class Daemon:
             select_cpus(config.sampling.cpus)
             self.featuring.check(config, requests)
         except ConfigError as error:
-            self.log.exception("config.refused", error=str(error))
+            self.log.warning("config.refused", error=str(error))
             self._notifier.ready()
             return
         before, self._config = self._config, config
@@ -336,7 +336,7 @@ class Daemon:
             self._open_sampling(self._config)
         except OpdError as error:
             # What worked a moment ago goes on.
-            self.log.exception("config.refused", error=str(error))
+            self.log.warning("config.refused", error=str(error))
             self._config = before
             self._open_sampling(before)
         self._start_sampling()

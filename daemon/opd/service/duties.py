@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from opd.errors import OperationFailedError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -53,6 +55,10 @@ class Duties:
             duty.due = max(duty.due + duty.every_s, now)
             try:
                 duty.call()
+            except OperationFailedError as error:  # a slow worker, say: where it was tells nothing
+                duty.failures += 1
+                if duty.failures == 1:
+                    log.warning("duty.failed", duty=duty.name, error=str(error))
             except Exception as error:  # one duty's trouble is not the daemon's end
                 duty.failures += 1
                 if duty.failures == 1:

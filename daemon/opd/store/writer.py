@@ -162,7 +162,7 @@ class StoreWriter:
             " ON CONFLICT DO NOTHING",
             (
                 *(session, run.run, run.boot, run.kind, printable(origin)),
-                *(run.kernel_release, run.kernel_build_id, printable(run.host)),
+                *(printable(run.kernel_release), run.kernel_build_id, printable(run.host)),
                 *(run.cpus, run.started_ns, msgspec.msgpack.encode(run.events)),
                 printable(run.cpuid),
             ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from structlog.testing import CapturingLogger
 
+from opd.errors import OperationFailedError
 from opd.service.duties import Duties
 
 
@@ -55,3 +56,20 @@ def test_a_duty_that_raises_is_logged_once_and_called_again() -> None:
     clock.now += 1.0
     duties.run_due(log)
     assert len(log.calls) == 2
+
+
+def test_a_slow_worker_is_said_in_one_line() -> None:
+    """What the program foresees is a warning without a traceback."""
+    clock, log = _Clock(), CapturingLogger()
+    duties = Duties(clock)
+
+    def duty() -> None:
+        raise OperationFailedError("seen: the store's worker did not answer within 2 s")
+
+    duties.add("machine", 1.0, duty)
+    for _ in range(2):
+        clock.now += 1.0
+        duties.run_due(log)
+    assert [(call.method_name, call.kwargs["error"][:5]) for call in log.calls] == [
+        ("warning", "seen:")
+    ]
