@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -23,7 +24,13 @@ SLOW = ("systemd", "integration", "contracts")
 # Made-up users and the machine's namespaces: one test at a time has them.
 ALONE = {"place", "machine"}
 
+# A shell lets what it starts in the background ignore Ctrl-C, and so would all
+# that is started here.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items):
     """Several test processes share the files of tests, slow ones first."""
     alone = {item.path for item in items if ALONE & set(item.fixturenames)}
