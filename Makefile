@@ -27,9 +27,9 @@ run: $(VENV)/.installed  ## show live what the machine does, until Ctrl-C (SECON
 	@$(COMPILE)
 	@scripts/run "$(SECONDS)"
 
-test: $(VENV)/.dev lint ctest sanitize pytest  ## lint, C tests (also under sanitizers), Python tests
+test: $(VENV)/.dev lint sanitize pytest  ## lint, C tests under sanitizers, Python tests
 
-ctest: $(VENV)/.dev
+ctest: $(VENV)/.dev  ## the C tests as they run fast
 	@$(BIN)/cmake -S native -B $(NATIVE) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja >/dev/null
 	@$(BIN)/cmake --build $(NATIVE) -j $(JOBS)
 	@$(BIN)/ctest --test-dir $(NATIVE) -j $(JOBS) --output-on-failure
