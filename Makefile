@@ -35,7 +35,7 @@ ctest: $(VENV)/.dev  ## the C tests as they run fast
 	@$(BIN)/ctest --test-dir $(NATIVE) -j $(JOBS) --output-on-failure
 
 pytest: $(VENV)/.dev
-	@$(BIN)/python -m pytest -q $(or $(ARGS),-p no:cacheprovider -n $(TESTERS) --dist loadgroup)
+	@$(BIN)/python -m pytest -q $(or $(ARGS),-p no:cacheprovider -n $(TESTERS) --no-loadscope-reorder)
 
 bench: $(VENV)/.bench  ## measure opd beside its peers on this machine: docs/benchmarks.md
 	@$(COMPILE)

@@ -22,7 +22,7 @@ TESTS = Path(__file__).parent
 # What waits most begins first.
 SLOW = ("systemd", "integration", "contracts")
 # Made-up users and the machine's namespaces: one test at a time has them.
-ALONE = {"place", "machine"}
+ALONE = ("systemd/", "integration/test_own_processes.py", "integration/test_peers.py")
 
 # A shell lets what it starts in the background ignore Ctrl-C, and so would all
 # that is started here.
@@ -30,13 +30,21 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Several test processes share the files of tests: those of one stay together."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Files(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            path = nodeid.split("::", 1)[0]
+            return "alone" if path.removeprefix("tests/").startswith(ALONE) else path
+
+    return Files(config, log)
+
+
 def pytest_collection_modifyitems(items):
-    """Several test processes share the files of tests, slow ones first."""
-    alone = {item.path for item in items if ALONE & set(item.fixturenames)}
-    for item in items:
-        name = "alone" if item.path in alone else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(name))
+    """Slow ones first."""
     items.sort(key=lambda item: item.path.relative_to(TESTS).parts[0] not in SLOW)
 
 
