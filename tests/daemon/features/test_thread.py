@@ -140,6 +140,17 @@ def test_callers_take_turns(thread):
     assert thread.call(lambda: 13, ENOUGH) == 13
 
 
+def when_free(thread, work):
+    """Its result, from a thread that a busy machine has not let out of the last call yet."""
+    until = time.monotonic() + 30
+    while True:
+        try:
+            return thread.call(work, ENOUGH)
+        except StuckError:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+
+
 def test_an_interrupt_never_reaches_the_next_call(thread):
     """However late it comes: a race is tried many times."""
     for at in range(60):
@@ -153,4 +164,4 @@ def test_an_interrupt_never_reaches_the_next_call(thread):
 
         with contextlib.suppress(OverranError):
             assert thread.call(spin, Budget(0.005, 1 << 30)) == "ended"
-        assert thread.call(lambda: 14, ENOUGH) == 14
+        assert when_free(thread, lambda: 14) == 14

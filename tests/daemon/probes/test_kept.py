@@ -69,7 +69,7 @@ def test_more_work_is_regressed_and_the_same_is_ok(tmp_path, keeper):
     _numbers, worse = compare_now(a, b, how, keeper, control())
     _numbers, same = compare_now(a, a, how, keeper, control())
     assert worse.result == "REGRESSED"
-    assert 7 < worse.change_percent < 13
+    assert 3 < worse.change_percent < 30  # of ten, on a machine that does other things too
     assert same.result in ("OK", "UNDECIDED")
     told = [run.verdict for run in kept_runs(tmp_path)]
     assert [verdict and verdict["result"] for verdict in told] == [
