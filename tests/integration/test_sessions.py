@@ -30,9 +30,12 @@ def names(answer):
     return [session["name"] for session in answer["sessions"]]
 
 
-def symbols(daemon, session):
-    """The symbols of a session."""
-    answer = daemon.ask("report", "--session", session, "--sort", "symbol", "--top", "0")
+def symbols(daemon, session, image):
+    """The symbols of a program in a session."""
+    where = f"image='{image}'"
+    answer = daemon.ask(
+        *("report", "--session", session, "--sort", "symbol", "--top", "0", "--where", where)
+    )
     return {row["symbol"] for row in answer["rows"]}
 
 
@@ -48,8 +51,8 @@ def test_sessions_end_and_begin_while_sampling_goes_on(start_daemon, busy):
     listed = daemon.ask("sessions")
     assert names(listed) == ["first", kept, "live"]
     assert [session["saved"] for session in listed["sessions"]] == [True, False, False]
-    assert "plain_work" in symbols(daemon, "first")
-    assert "plain_work" not in symbols(daemon, kept)
+    assert "plain_work" in symbols(daemon, "first", busy)
+    assert "plain_work" not in symbols(daemon, kept, busy)
     for name in ("first", kept):
         quality = daemon.ask("report", "--session", name)["quality"]
         assert quality["windows"]["missing"] == 0

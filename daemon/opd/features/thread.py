@@ -89,9 +89,10 @@ class _Job(Generic[Result]):
             self.result = self.work()
         except BaseException as error:  # noqa: BLE001 - also SystemExit of foreign code
             self.error = error
-        self._end()
+        self.end()
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Tell whoever waits; again when an interrupt came before that was done."""
         while not self.done.is_set():
             try:
                 with self.lock:
@@ -160,13 +161,17 @@ class HookThread:
         self._jobs.put(None)
 
     def _main(self) -> None:
+        """An interrupt may come anywhere between a job's begin and its end, here too."""
+        job: _Job[Any] | None = None
         while True:
             try:
+                if job is not None and not job.done.is_set():
+                    job.end()
+                job = None  # what it holds may be large
                 job = self._jobs.get()
                 if job is None:
                     return
                 job.run()
-                del job  # what it holds may be large
             except Interrupted:
                 continue
 
