@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 GRACE_S = 0.5
+_JUMPS = 4
 _FIRST_LOOK_S = 0.002
 _LOOK_S = 0.01
 _ASK_AGAIN_S = 0.05
@@ -77,7 +78,6 @@ class _Job(Generic[Result]):
         self.work = work
         self.lock = threading.Lock()
         self.running = False
-        self.interrupted = False
         self.done = threading.Event()
         self.result: Result | None = None
         self.error: BaseException | None = None
@@ -97,8 +97,10 @@ class _Job(Generic[Result]):
             try:
                 with self.lock:
                     self.running = False
-                    if self.interrupted:
-                        _raise_in(threading.get_ident(), None)  # what has not come yet never will
+                # What was sent comes at the next jump backwards. To take it back
+                # instead (an exception of NULL) leaves CPython's eval breaker set.
+                for _ in range(_JUMPS):
+                    pass
                 self.done.set()
             except Interrupted:
                 continue  # it came between the end of the code and here
@@ -207,7 +209,6 @@ class HookThread:
         while not job.done.is_set() and time.monotonic() < until:
             with job.lock:
                 if job.running and thread is not None:
-                    job.interrupted = True
                     _raise_in(thread, Interrupted)
             # Code may catch it, or be in C for a moment: it is asked again.
             job.done.wait(_ASK_AGAIN_S)
@@ -220,9 +221,8 @@ class HookThread:
         return f" (in {frame.f_code.co_filename}:{frame.f_lineno})" if frame is not None else ""
 
 
-def _raise_in(thread: int, kind: type[BaseException] | None) -> None:
-    kind_object = None if kind is None else ctypes.py_object(kind)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), kind_object)
+def _raise_in(thread: int, kind: type[BaseException]) -> None:
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(kind))
 
 
 def _give_back(job: _Job[Any]) -> None:
