@@ -18,3 +18,4 @@
 #include "opd/rollup.h"
 #include "opd/sampler.h"
 #include "opd/scan.h"
+#include "opd/stats.h"

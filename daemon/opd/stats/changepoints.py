@@ -9,13 +9,13 @@ looked at in turn.
 from __future__ import annotations
 
 import math
-import random
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from opd.stats.bootstrap import SEED
 from opd.stats.distribution import median
+from opd_native import stats as native
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,35 +69,19 @@ def _split(values: Sequence[float], alpha: float) -> tuple[int, float] | None:
     n = len(values)
     if n < 2 * _SIDE_LEAST:
         return None
-    ranks = _centred_ranks(values)
-    at, score = _best(ranks)
-    if score == 0.0:
+    enough = int(alpha * (_PERMUTATIONS + 1)) - 1
+    if enough < 0:
         return None
-    draw = random.Random(SEED)  # noqa: S311 - no secret
-    shuffled = list(ranks)
-    beyond = 0
-    most = alpha * (_PERMUTATIONS + 1)
-    for _ in range(_PERMUTATIONS):
-        draw.shuffle(shuffled)
-        beyond += _best(shuffled)[1] >= score
-        if beyond + 1 > most:
-            return None
+    at, beyond = native.change(
+        _centred_ranks(values),
+        side=_SIDE_LEAST,
+        permutations=_PERMUTATIONS,
+        enough=enough,
+        seed=SEED,
+    )
+    if at == 0 or beyond > enough:
+        return None
     return at, (beyond + 1) / (_PERMUTATIONS + 1)
-
-
-def _best(ranks: Sequence[float]) -> tuple[int, float]:
-    """Where the sums of ranks before and after differ most, for the sizes of both sides."""
-    n = len(ranks)
-    total = 0.0
-    at, score = 0, 0.0
-    for size in range(1, n - _SIDE_LEAST + 1):
-        total += ranks[size - 1]
-        if size < _SIDE_LEAST:
-            continue
-        scaled = total * total / (size * (n - size))
-        if scaled > score:
-            at, score = size, scaled
-    return at, score
 
 
 def _centred_ranks(values: Sequence[float]) -> list[float]:

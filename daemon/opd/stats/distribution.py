@@ -8,19 +8,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from opd.stats.tails import binomial_cdf, normal_quantile
+from opd_native import stats as native
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 CONFIDENCE = 0.95
-_GRID = 256
-# Kernels of a mode; what is further away than this adds nothing.
-_REACH = 4.0
-# A mode rises this far above the dip beside it, as a share of the highest.
-_PROMINENCE = 0.1
-_MODES_OF_MOST = 2000
 _EXACT_MOST = 1000
-_FENCE = 1.5
 
 
 class Distribution(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,35 +44,30 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def distribution_of(values: Iterable[float]) -> Distribution:
-    """Describe samples. Raises ValueError without any."""
-    ordered = sorted(values)
+    """Describe samples. Raises ValueError without any, or when one is no finite number."""
+    ordered = native.ascending(values)
     n = len(ordered)
     if n == 0:
         raise ValueError("no samples")
-    mean = math.fsum(ordered) / n
-    deviation = math.sqrt(math.fsum((x - mean) ** 2 for x in ordered) / (n - 1)) if n > 1 else 0.0
-    middle = quantile(ordered, 0.5)
+    spread = native.spread(ordered)
     low, high = median_interval(ordered)
-    p25, p75 = quantile(ordered, 0.25), quantile(ordered, 0.75)
-    fence = _FENCE * (p75 - p25)
-    outside = sum(1 for x in ordered if x < p25 - fence or x > p75 + fence)
     return Distribution(
         n=n,
-        mean=mean,
-        median=middle,
+        mean=spread.mean,
+        median=quantile(ordered, 0.5),
         low=low,
         high=high,
-        cv=deviation / abs(mean) if mean else 0.0,
+        cv=math.sqrt(spread.variance) / abs(spread.mean) if spread.mean else 0.0,
         least=ordered[0],
         greatest=ordered[-1],
         p5=quantile(ordered, 0.05),
-        p25=p25,
-        p75=p75,
+        p25=quantile(ordered, 0.25),
+        p75=quantile(ordered, 0.75),
         p95=quantile(ordered, 0.95),
         p99=quantile(ordered, 0.99),
-        mad=median([abs(x - middle) for x in ordered]),
-        outliers=outside / n,
-        modes=count_modes(ordered),
+        mad=spread.mad,
+        outliers=(spread.below + spread.above) / n,
+        modes=spread.modes,
     )
 
 
@@ -122,56 +111,9 @@ def median_interval(
 
 
 def count_modes(ordered: Sequence[float]) -> int:
-    """How many peaks the density has; those that hardly rise are not counted.
+    """How many peaks the density of ascending samples has; those that hardly rise do not count.
 
     A Gaussian kernel with Silverman's width, on a grid; of very many samples
     each k-th.
     """
-    n = len(ordered)
-    if n < 3 or ordered[0] == ordered[-1]:
-        return 1
-    if n > _MODES_OF_MOST:
-        step = n / _MODES_OF_MOST
-        ordered = [ordered[int(at * step)] for at in range(_MODES_OF_MOST)]
-        n = len(ordered)
-    mean = math.fsum(ordered) / n
-    deviation = math.sqrt(math.fsum((x - mean) ** 2 for x in ordered) / (n - 1))
-    between = (quantile(ordered, 0.75) - quantile(ordered, 0.25)) / 1.349
-    width = 0.9 * min(deviation, between or deviation) * n**-0.2
-    # Tails are long: what is far out is outliers, not modes.
-    first, last = quantile(ordered, 0.005) - width, quantile(ordered, 0.995) + width
-    return _peaks(_density(ordered, first, last, width))
-
-
-def _density(ordered: Sequence[float], first: float, last: float, width: float) -> list[float]:
-    """The density on a grid, not to scale."""
-    step = (last - first) / (_GRID - 1)
-    if width <= 0.0 or step <= 0.0:
-        return [1.0]
-    width = max(width, step)  # a narrower one falls between the points of the grid
-    density = [0.0] * _GRID
-    for x in ordered:
-        begin = max(0, math.ceil((x - _REACH * width - first) / step))
-        end = min(_GRID - 1, math.floor((x + _REACH * width - first) / step))
-        for at in range(begin, end + 1):
-            distance = (first + at * step - x) / width
-            density[at] += math.exp(-0.5 * distance * distance)
-    return density
-
-
-def _peaks(density: Sequence[float]) -> int:
-    """Rises and falls by at least the prominence, counted."""
-    need = _PROMINENCE * max(density)
-    peaks = 0
-    low = high = 0.0
-    rising = True
-    for value in [*density, 0.0]:
-        if rising:
-            high = max(high, value)
-            if high - value >= need:
-                peaks, rising, low = peaks + 1, False, value
-        else:
-            low = min(low, value)
-            if value - low >= need:
-                rising, high = True, value
-    return max(peaks, 1)
+    return native.spread(native.doubles(ordered)).modes if ordered else 1

@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from opd.stats.bootstrap import (
+    BLOCKS_MOST,
     autocorrelation,
     blocks_of,
     log_ratios,
@@ -108,10 +109,10 @@ def test_no_blocks_are_an_error():
 
 def test_many_blocks_are_thinned_without_moving_the_mean():
     """Neighbours join."""
-    values = [float(n % 7) for n in range(6000)]
+    values = [float(n % 7) for n in range(30_000)]
     fewer = thinned(values)
-    assert len(fewer) <= 1200
-    assert math.fsum(fewer) / len(fewer) == pytest.approx(math.fsum(values) / 6000)
+    assert len(fewer) <= BLOCKS_MOST
+    assert math.fsum(fewer) / len(fewer) == pytest.approx(math.fsum(values) / 30_000)
 
 
 def test_autocorrelation_tells_neighbours_that_are_alike():
