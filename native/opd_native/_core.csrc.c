@@ -3,6 +3,7 @@
 #include "opd/columns.h"
 #include "opd/condense.h"
 #include "opd/demangle.h"
+#include "opd/dto.h"
 #include "opd/elf.h"
 #include "opd/ibs.h"
 #include "opd/identity.h"
