@@ -50,8 +50,9 @@ class Pages(enum.IntEnum):
     BASE = 0
     SYSTEM = 1
     THP = 2
-    HUGETLB_2M = 3
-    HUGETLB_1G = 4
+    FOLIO = 3
+    HUGETLB_2M = 4
+    HUGETLB_1G = 5
 
 
 class Prepare(enum.IntEnum):
@@ -67,6 +68,9 @@ class Prepare(enum.IntEnum):
     UNCACHED = 7
     PAGED_OUT = 8
     USERFAULTFD = 9
+    USERFAULTFD_MINOR = 10
+    USERFAULTFD_WP = 11
+    LOCK_ON_FAULT = 12
 
 
 class Touch(enum.IntEnum):
@@ -80,6 +84,7 @@ class Touch(enum.IntEnum):
     POPULATE_READ = 5
     POPULATE_WRITE = 6
     COLLAPSE = 7
+    DONTNEED = 8
 
 
 class Policy(enum.IntEnum):
@@ -160,6 +165,7 @@ class FaultTest:
         whole_self: bool = False,
         cpus: Sequence[int] = (),
         delay: float = 0.0,
+        pause: float = 0.0,
         directory: str | None = None,
     ) -> None:
         options = ffi.new("struct opd_pft_options *")
@@ -172,6 +178,7 @@ class FaultTest:
         options.shm_lock, options.fifo = shm_lock, fifo
         options.whole_self = whole_self
         options.pages_each, options.delay_ns = pages_each, int(delay * 1e9)
+        options.pause_ns = int(pause * 1e9)
         for node in nodes:
             if not 0 <= node < NODES_MOST:
                 raise NativeError(22, f"node {node}")
@@ -187,15 +194,26 @@ class FaultTest:
         self._pointer = ffi.gc(out[0], lib.opd_pft_destroy)
         self._workers = workers
 
-    def repeat(self, *, count: bool = False, latency: bool = False) -> Repeat:
+    def repeat(
+        self,
+        *,
+        count: bool = False,
+        latency: bool = False,
+        place: bool = False,
+        pause: bool = False,
+    ) -> Repeat:
         """Map, prepare, measure and unmap once. Raises FaultRunError.
 
         ``count``: the kernel's page-faults event counts beside. ``latency``: each
-        page's time goes into ``bins``. Both cost some per cent of a fault.
+        page's time goes into ``bins``. Both cost some per cent of a fault. ``place``:
+        afterwards ``placement`` tells where pages lie. ``pause``: all memory stays
+        mapped for the seconds of the options.
         """
         rows = ffi.new("struct opd_pft_worker[]", self._workers)
         out = ffi.new("struct opd_pft_repeat *")
-        rc = lib.opd_pft_repeat(self._pointer, count | latency << 1, rows, out)
+        rc = lib.opd_pft_repeat(
+            self._pointer, count | latency << 1 | place << 2 | pause << 3, rows, out
+        )
         if rc < 0:
             reason = ffi.string(lib.opd_pft_reason(self._pointer)).decode(errors="replace")
             raise FaultRunError(-rc, reason)
@@ -204,6 +222,14 @@ class FaultTest:
             out.unmap_ns,
             out.page_bytes,
         )
+
+    def placement(self) -> list[str]:
+        """Lines of numa_maps after a repeat with ``place``, of the workers in order, once each."""
+        lines = [
+            ffi.string(lib.opd_pft_placement(self._pointer, worker)).decode(errors="replace")
+            for worker in range(self._workers)
+        ]
+        return [line for line in dict.fromkeys(lines) if line]
 
     def bins(self) -> list[int]:
         """Pages by latency in ticks, of the last repeat; bins as ``bin_low`` tells."""

@@ -20,7 +20,7 @@ static int
 valid(const struct opd_pft_options *options, size_t page)
 {
     if (options->backing > OPD_PFT_FILE || options->pages > OPD_PFT_HUGETLB_1G ||
-        options->prepare > OPD_PFT_USERFAULTFD || options->touch > OPD_PFT_COLLAPSE)
+        options->prepare > OPD_PFT_LOCK_ON_FAULT || options->touch > OPD_PFT_DONTNEED)
         return 0;
     if (options->workers == 0 || options->workers > OPD_PFT_WORKERS_MAX ||
         options->pages_each == 0 || options->pages_each > (UINT64_MAX >> 14) / page)
@@ -34,6 +34,10 @@ valid(const struct opd_pft_options *options, size_t page)
     if (options->backing == OPD_PFT_FILE && options->directory == NULL)
         return 0;
     if (options->touch == OPD_PFT_MAP_POPULATE && options->backing != OPD_PFT_ANON)
+        return 0;
+    // The kernel has the minor faults of shared memory only.
+    if (options->prepare == OPD_PFT_USERFAULTFD_MINOR &&
+        (options->backing != OPD_PFT_MEMFD || !options->shared))
         return 0;
     return options->cpu_count == 0 || options->cpus != NULL;
 }
@@ -182,6 +186,12 @@ const char *
 opd_pft_reason(const struct opd_pft *pft)
 {
     return pft->reason;
+}
+
+const char *
+opd_pft_placement(const struct opd_pft *pft, uint32_t worker)
+{
+    return worker < pft->options.workers ? pft->shared->slot[worker].placement : "";
 }
 
 void

@@ -106,6 +106,8 @@ pft_loop(const struct opd_pft *pft, char *slice, uint64_t pages, uint64_t *bins)
         rc = madvise(slice, length, MADV_POPULATE_WRITE);
     else if (options->touch == OPD_PFT_COLLAPSE)
         rc = madvise(slice, length, MADV_COLLAPSE);
+    else if (options->touch == OPD_PFT_DONTNEED)
+        rc = madvise(slice, length, MADV_DONTNEED);
     else
         rc = mmap(slice, length, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_POPULATE, -1, 0) == MAP_FAILED

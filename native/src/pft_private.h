@@ -9,6 +9,7 @@
 #include "opd/pft.h"
 
 enum pft_state { PFT_NEW, PFT_READY, PFT_SETTLED, PFT_DONE, PFT_FAILED };
+enum { PFT_PLACEMENT = 512 };
 enum pft_go { PFT_WAIT, PFT_SETTLE, PFT_GO, PFT_ABORT };
 
 // One worker's place in memory that processes share; its own pages.
@@ -16,6 +17,7 @@ struct pft_slot {
     _Alignas(4096) _Atomic uint32_t state;
     int32_t error;
     char reason[OPD_PFT_REASON];
+    char placement[PFT_PLACEMENT];
     struct opd_pft_worker row;
     uint64_t bins[OPD_TICKS_BINS];
 };
@@ -30,6 +32,7 @@ struct pft_uffd {
     int fd, stop;
     pthread_t thread;
     void *page;
+    uint32_t how; // OPD_PFT_USERFAULTFD…
 };
 
 struct opd_pft {
@@ -40,7 +43,7 @@ struct opd_pft {
     struct pft_shared *shared;
     size_t shared_bytes;
     char *base;    // of the region; NULL when workers map their own
-    uint32_t look; // OPD_PFT_COUNT, OPD_PFT_LATENCY of this repeat
+    uint32_t look; // OPD_PFT_COUNT and the like of this repeat
     int fd;        // of the memfd or file; -1
     char reason[OPD_PFT_REASON];
 };
@@ -57,7 +60,9 @@ void pft_unmap(struct opd_pft *pft, char *base, size_t length);
 int pft_prepare(struct opd_pft *pft, char *slice, char *reason);
 pid_t pft_hold_fork(char *reason);
 void pft_hold_end(pid_t holder);
-int pft_uffd_start(struct pft_uffd *uffd, char *slice, size_t length, size_t page, char *reason);
+// The line of the mapping at `slice` in numa_maps; "" without.
+void pft_placement(const char *slice, char *line, size_t size);
+int pft_uffd_start(struct pft_uffd *uffd, const struct opd_pft *pft, char *slice, char *reason);
 void pft_uffd_stop(struct pft_uffd *uffd);
 
 // The measured loop (pft_loops.c). 0 or -errno.

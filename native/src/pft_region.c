@@ -82,7 +82,8 @@ pft_source_open(struct opd_pft *pft)
     }
     if (ftruncate(pft->fd, (off_t)pft->region))
         return pft_fail(pft->reason, errno, "a file of %zu bytes", pft->region);
-    if (options->prepare != OPD_PFT_FILLED && options->prepare != OPD_PFT_UNCACHED)
+    if (options->prepare != OPD_PFT_FILLED && options->prepare != OPD_PFT_UNCACHED &&
+        options->prepare != OPD_PFT_USERFAULTFD_MINOR)
         return 0;
     int rc = fill(pft);
     if (rc == 0 && options->backing == OPD_PFT_FILE && fsync(pft->fd))
@@ -153,7 +154,7 @@ pft_map(struct opd_pft *pft, size_t length, uint64_t offset, char *reason)
         return NULL;
     }
     int rc = 0;
-    if (options->pages == OPD_PFT_BASE)
+    if (options->pages == OPD_PFT_BASE || options->pages == OPD_PFT_FOLIO)
         rc = madvise(base, length, MADV_NOHUGEPAGE);
     else if (options->pages == OPD_PFT_THP)
         rc = madvise(base, length, MADV_HUGEPAGE);
@@ -191,6 +192,22 @@ write_all(char *at, size_t length, size_t page)
         *(volatile char *)at = 'w';
 }
 
+// A huge page is taken only where no page table stands yet. One that does, and is
+// empty, leaves the kernel the folios that fit below it.
+static int
+tables_only(char *slice, size_t length, char *reason)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    for (char *at = slice; at < slice + length; at += HUGE_2M) {
+        *(volatile char *)at = 'w';
+        if (madvise(at, page, MADV_DONTNEED))
+            return pft_fail(reason, errno, "MADV_DONTNEED");
+    }
+    if (madvise(slice, length, MADV_HUGEPAGE))
+        return pft_fail(reason, errno, "MADV_HUGEPAGE");
+    return 0;
+}
+
 static int
 none_resident(char *slice, size_t length, size_t page, char *reason)
 {
@@ -213,6 +230,8 @@ int
 pft_prepare(struct opd_pft *pft, char *slice, char *reason)
 {
     size_t length = pft->slice, page = pft->page;
+    if (pft->options.pages == OPD_PFT_FOLIO)
+        return tables_only(slice, length, reason);
     switch (pft->options.prepare) {
     case OPD_PFT_READ_FIRST:
         for (char *at = slice; at < slice + length; at += page)
@@ -221,7 +240,12 @@ pft_prepare(struct opd_pft *pft, char *slice, char *reason)
     case OPD_PFT_WRITE_FIRST:
     case OPD_PFT_FORKED:
     case OPD_PFT_FORKED_GONE:
+    case OPD_PFT_USERFAULTFD_WP:
         write_all(slice, length, page);
+        return 0;
+    case OPD_PFT_LOCK_ON_FAULT:
+        if (mlock2(slice, length, MLOCK_ONFAULT))
+            return pft_fail(reason, errno, "mlock2(MLOCK_ONFAULT) of %zu bytes", length);
         return 0;
     case OPD_PFT_DROPPED:
         write_all(slice, length, page);
@@ -241,6 +265,22 @@ pft_prepare(struct opd_pft *pft, char *slice, char *reason)
     default:
         return 0;
     }
+}
+
+void
+pft_placement(const char *slice, char *line, size_t size)
+{
+    line[0] = 0;
+    FILE *file = fopen("/proc/self/numa_maps", "re");
+    if (file == NULL)
+        return; // a kernel without NUMA
+    char *text = NULL;
+    size_t room = 0;
+    // In order of address: the last mapping that begins at or below it holds it.
+    while (getline(&text, &room, file) > 0 && strtoull(text, NULL, 16) <= (uintptr_t)slice)
+        snprintf(line, size, "%.*s", (int)strcspn(text, "\n"), text);
+    free(text);
+    fclose(file);
 }
 
 pid_t

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults resolved in user space: a thread that copies one page into each.
+// Faults resolved in user space by a thread: a page copied in, one that is there
+// mapped, or its write protection lifted.
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
@@ -20,6 +21,21 @@
 #define USERFAULTFD_IOC_NEW _IO(0xAA, 0x00)
 #endif
 
+static int
+resolve_one(const struct pft_uffd *uffd, uint64_t at, size_t page)
+{
+    if (uffd->how == OPD_PFT_USERFAULTFD_MINOR) {
+        struct uffdio_continue one = {.range = {.start = at, .len = page}};
+        return ioctl(uffd->fd, UFFDIO_CONTINUE, &one);
+    }
+    if (uffd->how == OPD_PFT_USERFAULTFD_WP) {
+        struct uffdio_writeprotect one = {.range = {.start = at, .len = page}};
+        return ioctl(uffd->fd, UFFDIO_WRITEPROTECT, &one);
+    }
+    struct uffdio_copy one = {.dst = at, .src = (uintptr_t)uffd->page, .len = page};
+    return ioctl(uffd->fd, UFFDIO_COPY, &one);
+}
+
 static void *
 resolve(void *argument)
 {
@@ -34,11 +50,9 @@ resolve(void *argument)
         if (read(uffd->fd, &message, sizeof(message)) != (ssize_t)sizeof(message) ||
             message.event != UFFD_EVENT_PAGEFAULT)
             continue;
-        struct uffdio_copy copy = {.dst = message.arg.pagefault.address & ~(uint64_t)(page - 1),
-                                   .src = (uintptr_t)uffd->page,
-                                   .len = page};
-        while (ioctl(uffd->fd, UFFDIO_COPY, &copy) && errno == EAGAIN)
-            copy.copy = 0;
+        uint64_t at = message.arg.pagefault.address & ~(uint64_t)(page - 1);
+        while (resolve_one(uffd, at, page) && errno == EAGAIN)
+            ;
     }
     return NULL;
 }
@@ -62,24 +76,44 @@ new_uffd(void)
     return fd;
 }
 
-int
-pft_uffd_start(struct pft_uffd *uffd, char *slice, size_t length, size_t page, char *reason)
+static int
+watch(struct pft_uffd *uffd, char *slice, size_t length, char *reason)
 {
-    *uffd = (struct pft_uffd){.fd = new_uffd(), .stop = -1};
-    if (uffd->fd < 0)
-        return pft_fail(reason, errno, "userfaultfd");
     struct uffdio_api api = {.api = UFFD_API};
     struct uffdio_register range = {.range = {.start = (uintptr_t)slice, .len = length},
                                     .mode = UFFDIO_REGISTER_MODE_MISSING};
-    int rc = 0;
-    uffd->stop = eventfd(0, EFD_CLOEXEC);
-    uffd->page = aligned_alloc(page, page);
+    const char *what = "userfaultfd";
+    if (uffd->how == OPD_PFT_USERFAULTFD_MINOR) {
+        api.features = UFFD_FEATURE_MINOR_SHMEM;
+        range.mode = UFFDIO_REGISTER_MODE_MINOR;
+        what = "userfaultfd's minor faults (Linux 5.14)";
+    } else if (uffd->how == OPD_PFT_USERFAULTFD_WP) {
+        api.features = UFFD_FEATURE_PAGEFAULT_FLAG_WP;
+        range.mode = UFFDIO_REGISTER_MODE_WP;
+        what = "userfaultfd's write protection (Linux 5.7)";
+    }
     if (ioctl(uffd->fd, UFFDIO_API, &api) || ioctl(uffd->fd, UFFDIO_REGISTER, &range))
-        rc = pft_fail(reason, errno, "registering %zu bytes with userfaultfd", length);
-    else if (uffd->stop < 0 || uffd->page == NULL)
+        return pft_fail(reason, errno, "registering %zu bytes with %s", length, what);
+    struct uffdio_writeprotect protect = {.range = range.range,
+                                          .mode = UFFDIO_WRITEPROTECT_MODE_WP};
+    if (uffd->how == OPD_PFT_USERFAULTFD_WP && ioctl(uffd->fd, UFFDIO_WRITEPROTECT, &protect))
+        return pft_fail(reason, errno, "write-protecting %zu bytes", length);
+    return 0;
+}
+
+int
+pft_uffd_start(struct pft_uffd *uffd, const struct opd_pft *pft, char *slice, char *reason)
+{
+    *uffd = (struct pft_uffd){.fd = new_uffd(), .stop = -1, .how = pft->options.prepare};
+    if (uffd->fd < 0)
+        return pft_fail(reason, errno, "userfaultfd");
+    uffd->stop = eventfd(0, EFD_CLOEXEC);
+    uffd->page = aligned_alloc(pft->page, pft->page);
+    int rc = watch(uffd, slice, pft->slice, reason);
+    if (rc == 0 && (uffd->stop < 0 || uffd->page == NULL))
         rc = pft_fail(reason, ENOMEM, "the thread that resolves faults");
     if (rc == 0) {
-        memset(uffd->page, 'u', page);
+        memset(uffd->page, 'u', pft->page);
         int error = pthread_create(&uffd->thread, NULL, resolve, uffd);
         if (error)
             rc = pft_fail(reason, error, "the thread that resolves faults");

@@ -169,8 +169,9 @@ get_ready(struct worker *worker)
         worker->slice = pft->base + offset;
     }
     rc = pft_prepare(pft, worker->slice, slot->reason);
-    if (rc == 0 && pft->options.prepare == OPD_PFT_USERFAULTFD)
-        rc = pft_uffd_start(&worker->uffd, worker->slice, pft->slice, pft->page, slot->reason);
+    if (rc == 0 && pft->options.prepare >= OPD_PFT_USERFAULTFD &&
+        pft->options.prepare <= OPD_PFT_USERFAULTFD_WP)
+        rc = pft_uffd_start(&worker->uffd, pft, worker->slice, slot->reason);
     if (rc)
         return rc;
     if (pft->look & OPD_PFT_COUNT)
@@ -208,12 +209,23 @@ measure(struct worker *worker)
         [OPD_PFT_POPULATE_READ] = "MADV_POPULATE_READ",
         [OPD_PFT_POPULATE_WRITE] = "MADV_POPULATE_WRITE",
         [OPD_PFT_COLLAPSE] = "MADV_COLLAPSE",
+        [OPD_PFT_DONTNEED] = "MADV_DONTNEED",
     };
     if (rc) {
         slot->error = rc;
         pft_fail(slot->reason, -rc, "%s of %zu bytes", names[pft->options.touch], pft->slice);
     }
     atomic_store(&slot->state, rc ? PFT_FAILED : PFT_DONE);
+}
+
+// What the memory became; its worker still has it.
+static void
+look_where(struct worker *worker)
+{
+    struct pft_slot *slot = slot_of(worker);
+    slot->row.huge_bytes = opd_place_huge(worker->slice, worker->pft->slice);
+    if (worker->pft->look & OPD_PFT_PLACE)
+        pft_placement(worker->slice, slot->placement, sizeof(slot->placement));
 }
 
 static void
@@ -278,7 +290,7 @@ work(struct worker *worker)
         measure(worker);
         while (!atomic_load(&pft->shared->over))
             nap(POLL_NS);
-        slot->row.huge_bytes = opd_place_huge(worker->slice, pft->slice);
+        look_where(worker);
         if (pft->options.delay_ns)
             nap(pft->options.delay_ns);
     }
@@ -389,7 +401,10 @@ lead(struct opd_pft *pft, struct worker *workers)
     measure(own);
     rc = all_reach(pft, workers, 0, PFT_DONE);
     if (rc == 0)
-        slot->row.huge_bytes = opd_place_huge(own->slice, pft->slice);
+        look_where(own);
+    // The others' memory stays as well: they wait for the end.
+    if (rc == 0 && pft->look & OPD_PFT_PAUSE)
+        nap(pft->options.pause_ns);
     return rc;
 }
 

@@ -53,6 +53,7 @@ opd_place_huge(const void *base, size_t length)
             to = b;
         } else if (from < high && to > low &&
                    (sscanf(line, "AnonHugePages: %" SCNu64, &kib) == 1 ||
+                    sscanf(line, "ShmemPmdMapped: %" SCNu64, &kib) == 1 ||
                     sscanf(line, "Private_Hugetlb: %" SCNu64, &kib) == 1)) {
             sum += kib * 1024;
         }

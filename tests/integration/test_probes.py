@@ -58,6 +58,10 @@ def test_the_result_is_the_contracts(daemon):
     assert [r["parameters"]["what"] for r in sweep["results"]] == ["loop", "clock"]
     runs = daemon.ask("probe", "list")["runs"]
     assert [run["id"] for run in runs] == [1, 2, 3]
+    stats = daemon.ask("stats", "calibrate")["features"]["calibrate"]["probe"]
+    assert (stats["runs"], stats["void"], stats["last"]["id"]) == (3, 0, 3)
+    assert "runs: 3, 0 of them void" in daemon.opctl("stats").stdout
+    assert daemon.opctl("stats", "nothing", check=False).returncode == 2
     shown = daemon.ask("probe", "show", "1", "--samples")
     assert sum(len(column["values"]) for column in shown["samples"]) == one["metrics"][0]["n"]
 
@@ -188,3 +192,8 @@ def test_a_profile_leaves_a_probe_out(daemon):
     assert "opd-probe" not in report("--where", "comm!=opd-probe")
     assert report("--until", f"mark:calibrate {run['id']} begins") == set()
     assert report("--since", f"mark:calibrate {run['id']} ends") == set()
+    assert report("--without-probes") == set()
+    left_out = daemon.ask("report", "--without-probes")["quality"]["left_out"]
+    assert left_out["probes"] == 1
+    assert left_out["seconds"] >= 1
+    assert "left out" in daemon.opctl("report", "--without-probes").stdout

@@ -167,15 +167,84 @@ in_one_call(void)
 static void
 user_faults(void)
 {
+    static const uint32_t kinds[] = {OPD_PFT_USERFAULTFD, OPD_PFT_USERFAULTFD_WP,
+                                     OPD_PFT_USERFAULTFD_MINOR};
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+        struct opd_pft_options options = plain;
+        char reason[OPD_PFT_REASON];
+        options.prepare = kinds[i];
+        options.workers = 2;
+        if (kinds[i] == OPD_PFT_USERFAULTFD_MINOR) {
+            struct opd_pft *none = NULL;
+            CHECK(opd_pft_create(&options, &none) == -EINVAL); // of shared memory only
+            options.backing = OPD_PFT_MEMFD;
+            options.shared = 1;
+        }
+        int rc = run(options, reason);
+        if (rc)
+            CHECK(strstr(reason, "userfaultfd") != NULL);
+        else
+            CHECK(rows[0].kernel_faults < 0 || about_pages((uint64_t)rows[0].kernel_faults));
+    }
+}
+
+static void
+locked_as_they_come(void)
+{
     struct opd_pft_options options = plain;
     char reason[OPD_PFT_REASON];
-    options.prepare = OPD_PFT_USERFAULTFD;
-    options.workers = 2;
-    int rc = run(options, reason);
-    if (rc)
-        CHECK(strstr(reason, "userfaultfd") != NULL);
+    options.prepare = OPD_PFT_LOCK_ON_FAULT;
+    if (run(options, reason)) // RLIMIT_MEMLOCK
+        CHECK(strstr(reason, "mlock2") != NULL);
     else
-        CHECK(rows[0].kernel_faults < 0 || about_pages((uint64_t)rows[0].kernel_faults));
+        CHECK(about_pages(rows[0].minor));
+}
+
+// Page tables stand and huge pages are wanted: a folio at most, never a page of 2 MiB.
+static void
+large_folios(void)
+{
+    struct opd_pft_options options = plain;
+    char reason[OPD_PFT_REASON];
+    options.pages = OPD_PFT_FOLIO;
+    if (run(options, reason)) { // a kernel without transparent huge pages
+        CHECK(strstr(reason, "HUGEPAGE") != NULL);
+        return;
+    }
+    CHECK(rows[0].minor >= PAGES / 256 && rows[0].minor <= PAGES + OWN);
+    CHECK(rows[0].huge_bytes == 0);
+}
+
+static void
+places_and_pauses(void)
+{
+    struct opd_pft_options options = plain;
+    struct opd_pft *pft = NULL;
+    struct opd_pft_repeat repeat;
+    options.workers = 2;
+    options.pause_ns = 20000000;
+    CHECK(opd_pft_create(&options, &pft) == 0);
+    uint64_t before = opd_raw_ns();
+    CHECK(opd_pft_repeat(pft, OPD_PFT_PLACE | OPD_PFT_PAUSE, rows, &repeat) == 0);
+    CHECK(opd_raw_ns() - before >= options.pause_ns);
+    if (access("/proc/self/numa_maps", R_OK) == 0) {
+        CHECK(strstr(opd_pft_placement(pft, 0), "N0=") != NULL || OWN);
+        CHECK(strstr(opd_pft_placement(pft, 1), "anon=") != NULL || OWN);
+    }
+    CHECK(opd_pft_placement(pft, 2)[0] == 0);
+    CHECK(opd_pft_repeat(pft, 0, rows, &repeat) == 0);
+    CHECK(opd_pft_placement(pft, 0)[0] == 0);
+    opd_pft_destroy(pft);
+}
+
+static void
+given_back(void)
+{
+    struct opd_pft_options options = plain;
+    options.prepare = OPD_PFT_WRITE_FIRST;
+    options.touch = OPD_PFT_DONTNEED;
+    CHECK(run(options, NULL) == 0);
+    CHECK(rows[0].minor <= OWN);
 }
 
 static void
@@ -248,6 +317,10 @@ main(void)
     RUN(prepared);
     RUN(in_one_call);
     RUN(user_faults);
+    RUN(locked_as_they_come);
+    RUN(large_folios);
+    RUN(places_and_pauses);
+    RUN(given_back);
     RUN(whole_process);
     RUN(refusals);
     RUN(clock_and_bins);

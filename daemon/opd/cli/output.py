@@ -224,6 +224,13 @@ def span_text(seconds: float) -> str:
     return f"{minutes}m {whole % 60}s" if minutes else f"{seconds:.1f}s"
 
 
+def _left_out_text(quality: Mapping[str, Any]) -> list[str]:
+    if not (left_out := quality.get("left_out")):
+        return []
+    windows, seconds, probes = (left_out[name] for name in ("windows", "seconds", "probes"))
+    return [f"left out {windows} windows, {seconds:.1f} s, of {probes} probes"]
+
+
 def quality_text(quality: Mapping[str, Any]) -> str:
     """The quality of an answer in one line; what is zero is left out but for lost."""
     parts = []
@@ -248,6 +255,7 @@ def quality_text(quality: Mapping[str, Any]) -> str:
         parts.append(f"idle {idle}")
     if missing := (quality.get("windows") or {}).get("missing"):
         parts.append(f"windows missing {missing}")
+    parts += _left_out_text(quality)
     frames = quality.get("frames") or {}
     if every := sum(frames.values()):
         parts.append(f"frames named {100 * frames.get('named', 0) / every:.1f} %")

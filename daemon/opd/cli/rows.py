@@ -40,6 +40,11 @@ def add_question(parser: argparse.ArgumentParser, *, top: int) -> None:
         default=top,
         help=f"rows to show, 0 for all (default: {top})",
     )
+    parser.add_argument(
+        "--without-probes",
+        action="store_true",
+        help="leave out the windows in which a probe (opctl probe) ran; how many, the quality says",
+    )
     parser.add_argument("-e", "--event", metavar="EVENT", help="default: the first one asked for")
 
 
@@ -77,6 +82,8 @@ def question(arguments: argparse.Namespace) -> dict[str, Any]:
     for name in ("event", "where"):
         if getattr(arguments, name) is not None:
             params[name] = getattr(arguments, name)
+    if arguments.without_probes:
+        params["without_probes"] = True
     return params
 
 

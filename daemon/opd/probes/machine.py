@@ -45,10 +45,15 @@ def machine_state() -> dict[str, Any]:
             }
             for path in sorted(_MM.glob("hugepages/hugepages-*"))
         },
+        "folios": {
+            path.parent.name.removeprefix("hugepages-"): _chosen(_text(path))
+            for path in sorted(thp.glob("hugepages-*/enabled"))
+        },
         "numa_nodes": len(list(_NODES.glob("node[0-9]*"))),
         "numa_balancing": _text(Path("/proc/sys/kernel/numa_balancing")),
         "swappiness": _text(Path("/proc/sys/vm/swappiness")),
         "overcommit": _text(Path("/proc/sys/vm/overcommit_memory")),
+        "rt_runtime_us": _text(Path("/proc/sys/kernel/sched_rt_runtime_us")),
         "aslr": _text(Path("/proc/sys/kernel/randomize_va_space")),
         "load_before": _text(Path("/proc/loadavg")),
     }

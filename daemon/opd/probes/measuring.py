@@ -19,6 +19,7 @@ SAMPLES_MOST = 1 << 20
 NOTES_MOST = 64
 TEXT_MOST = 1024
 DETAIL_BYTES_MOST = 4 << 20
+STATS_MOST = 256
 WHOLE = -1
 
 
@@ -101,6 +102,25 @@ class Measuring:
         if self._detail_bytes > DETAIL_BYTES_MOST:
             raise ValueError(f"details take more than {DETAIL_BYTES_MOST} bytes")
         self._send(Detail(self._arm, str(name)[:TEXT_MOST], text.decode()))
+
+    def stats(self, values: dict[str, int | float | str]) -> None:
+        """Say what ``opctl stats`` shows of this run as the probe's own, beside its metrics.
+
+        Numbers and short texts by name, at most 256. The latest call of a run counts. Raises
+        ValueError.
+        """
+        if len(values) > STATS_MOST or not all(
+            isinstance(key, str) and isinstance(value, int | float | str)
+            for key, value in values.items()
+        ):
+            raise ValueError(f"stats: expected at most {STATS_MOST} numbers or texts by name")
+        self.detail(
+            "stats",
+            {
+                key: value[:TEXT_MOST] if isinstance(value, str) else value
+                for key, value in values.items()
+            },
+        )
 
     def void(self, reason: str) -> NoReturn:
         """End the run: what was measured does not count."""

@@ -97,6 +97,19 @@ def as_parameters(options: ProbeOptions) -> dict[str, Any]:
     return dict(msgspec.to_builtins(options))
 
 
+def changed_text(options: ProbeOptions) -> str:
+    """The options that are not as they are by default, as they are given on a command line."""
+    usual = as_parameters(type(options)())
+    changed = {key: v for key, v in as_parameters(options).items() if v != usual[key]}
+    return ",".join(f"{key}={_value_text(value)}" for key, value in changed.items())
+
+
+def _value_text(value: Any) -> str:
+    if isinstance(value, list):
+        return "+".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def from_parameters(probe: Probe, parameters: dict[str, Any]) -> ProbeOptions:
     """The options that as_parameters showed. Raises UsageError."""
     try:

@@ -167,8 +167,11 @@ def report_answer(reader: Reader, params: dict[str, Any], *, live: bool = False)
         session=params.get("session"),
         where=params.get("where"),
         per_s=parse_span(params["per"]) if "per" in params else None,
+        without_probes=params.get("without_probes", False),
     )
     if "metric" in params:
+        if query.without_probes:
+            raise UsageError("a metric is of the whole range: leave out --without-probes")
         from opd.query.precise import metric_map
 
         return metric_map(reader.metric(params["metric"], query))
@@ -265,9 +268,7 @@ class OfflineBackend:
             "mem": lambda params: _precise(reader, "mem", params),
             "branches": lambda params: _precise(reader, "branches", params),
             "derive": lambda params: _precise(reader, "derive", params),
-            "stats": lambda params: {
-                "features": reader.feature_stats(params.get("name"), params.get("session"))
-            },
+            "stats": lambda params: _stats(reader, params),
             "sql": self._sql,
             "sessions": lambda _params: sessions_answer(reader),
             "marks": lambda params: marks_answer(reader, params),
@@ -281,6 +282,15 @@ class OfflineBackend:
         from opd.query.sql import sql_offline
 
         return sql_offline(self._directory, self._reader, params)
+
+
+def _stats(reader: Reader, params: dict[str, Any]) -> dict[str, Any]:
+    from opd.query.probestats import stats_answer
+
+    name, session = params.get("name"), params.get("session")
+    if session is not None:
+        return {"features": reader.feature_stats(name, session)}
+    return {"features": stats_answer(reader, name, lambda: reader.feature_stats(name))}
 
 
 def _of_probes(reader: Reader, method: str, params: dict[str, Any]) -> dict[str, Any]:

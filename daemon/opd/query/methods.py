@@ -50,7 +50,7 @@ METHODS: dict[str, Method] = {
     "status": Method(params={"cost": Param("flag")}),
     "report": Method(
         params={**_QUESTION, **_RANGE, "per": Param("text"), "session": Param("text")}
-        | {"metric": Param("text")},
+        | {"metric": Param("text"), "without_probes": Param("flag")},
         slow=True,
     ),
     "mem": Method(params={**_PRECISE, **_RANGE, "by": Param("texts")}, slow=True),
@@ -60,7 +60,10 @@ METHODS: dict[str, Method] = {
         slow=True,
     ),
     "branches": Method(params={**_PRECISE, **_RANGE, "by": Param("text")}, slow=True),
-    "top": Method(params={**_QUESTION, "seconds": Param("seconds")}, slow=True),
+    "top": Method(
+        params={**_QUESTION, "seconds": Param("seconds"), "without_probes": Param("flag")},
+        slow=True,
+    ),
     "sql": Method(
         params={
             "query": Param("query"),

@@ -143,12 +143,20 @@ class Answers:
         return self._daemon.featuring.view(params)
 
     def stats(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Ask features for their statistics; of a session that is over, what is stored."""
-        if "session" not in params and daemon_is_live(self._daemon):
-            return self._daemon.featuring.stats(params)
-        session = params.get("session", self._daemon.session)
+        """Ask features and probes for their statistics; of an older session, what is stored."""
+        from opd.query.probestats import stats_answer
+
+        daemon, name = self._daemon, params.get("name")
         with self._reader() as reader:
-            return {"features": reader.feature_stats(params.get("name"), session)}
+            if "session" in params:
+                return {"features": reader.feature_stats(name, params["session"])}
+
+            def features() -> dict[str, Any]:
+                if daemon_is_live(daemon):
+                    return dict(daemon.featuring.stats(params)["features"])
+                return reader.feature_stats(name, daemon.session)
+
+            return {"features": stats_answer(reader, name, features)}
 
     def doctor(self) -> dict[str, Any]:
         """Say what is off on this machine, as the daemon sees it."""

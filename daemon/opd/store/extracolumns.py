@@ -11,6 +11,7 @@ from opd.store.reports import Report
 if TYPE_CHECKING:
     import sqlite3
 
+    from opd.store.apart import LeftOut
     from opd.store.reports import ReportQuery, ReportResult
     from opd.store.runs import Run
 
@@ -24,9 +25,17 @@ class ExtraColumn(msgspec.Struct, frozen=True):
 
 
 def extra_columns(
-    connection: sqlite3.Connection, query: ReportQuery, runs: list[Run], result: ReportResult
+    connection: sqlite3.Connection,
+    query: ReportQuery,
+    runs: list[Run],
+    result: ReportResult,
+    *,
+    left_out: LeftOut | None = None,
 ) -> list[ExtraColumn]:
-    """Those of the report's event, in order of their names; of most events there are none."""
+    """Those of the report's event, in order of their names; of most events there are none.
+
+    ``left_out``: as the report was asked with.
+    """
     prefix = f"{result.event}."
     known = {
         event.name.removeprefix(prefix): event
@@ -35,7 +44,11 @@ def extra_columns(
         if event.column and event.name.startswith(prefix)
     }
     return [
-        ExtraColumn(name, event.unit, _values(connection, query, runs, result, event.name))
+        ExtraColumn(
+            name,
+            event.unit,
+            _values(connection, query, runs, result, event.name, left_out=left_out),
+        )
         for name, event in sorted(known.items())
     ]
 
@@ -46,9 +59,12 @@ def _values(
     runs: list[Run],
     result: ReportResult,
     event: str,
+    *,
+    left_out: LeftOut | None,
 ) -> list[int]:
     """The column's event by the same keys, put beside the rows of the report."""
-    sums = Report(connection, msgspec.structs.replace(query, event=event, top=0), runs).answer()
+    asked = msgspec.structs.replace(query, event=event, top=0)
+    sums = Report(connection, asked, runs, left_out=left_out).answer()
     found = dict(zip(_places(sums), sums.weight, strict=True))
     return [found.get(place, 0) for place in _places(result)]
 

@@ -199,6 +199,57 @@ def _run(row: tuple[Any, ...]) -> ProbeRun:
     )
 
 
+class ProbeTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """All kept runs of a probe: how many, what they took, the last that has ended.
+
+    ``cpu_s``: of its processes, as far as runs ended well enough to tell.
+    ``last_void``: the youngest void run and why.
+    """
+
+    runs: int
+    void: int
+    comparisons: int
+    scheduled: int
+    wall_s: float
+    cpu_s: float
+    bytes: int
+    last: ProbeRun | None
+    last_void: tuple[int, str] | None
+
+
+def read_totals(
+    connection: sqlite3.Connection, version: int, probe: str | None = None
+) -> dict[str, ProbeTotals]:
+    """By probe; of one that never ran there is nothing."""
+    if version < _SINCE:
+        return {}
+    rows = connection.execute(
+        "SELECT probe, count(*), sum(void IS NOT NULL), sum(origin = 'compare'),"
+        " sum(origin = 'schedule'), sum(ifnull(ended_ns - started_ns, 0)),"
+        " sum(ifnull(json_extract(machine, '$.run.own_cpus') *"
+        " json_extract(machine, '$.run.seconds'), 0)), sum(bytes),"
+        " max(CASE WHEN ended_ns IS NOT NULL THEN id END),"
+        " max(CASE WHEN void IS NOT NULL AND ended_ns IS NOT NULL THEN id END)"
+        " FROM probe_runs WHERE probe = ifnull(?, probe) GROUP BY probe ORDER BY probe",
+        (probe,),
+    ).fetchall()
+    found = {}
+    for name, runs, void, compared, scheduled, wall_ns, cpu_s, size, last, last_void in rows:
+        worst = None if last_void is None else read_run(connection, version, last_void)
+        found[name] = ProbeTotals(
+            runs=runs,
+            void=void,
+            comparisons=compared,
+            scheduled=scheduled,
+            wall_s=wall_ns / 1e9,
+            cpu_s=cpu_s,
+            bytes=size,
+            last=None if last is None else read_run(connection, version, last),
+            last_void=None if worst is None else (worst.id, str(worst.void)),
+        )
+    return found
+
+
 def read_samples(connection: sqlite3.Connection, version: int, number: int) -> list[ProbeSamples]:
     """The raw samples of a run."""
     if version < _SINCE:

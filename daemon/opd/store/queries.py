@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from opd.store.precise.metric import MetricResult
     from opd.store.precise.nodes import Nodes
     from opd.store.precise.reading import PreciseQuery
-    from opd.store.probes import ProbeRun, ProbeSamples
+    from opd.store.probes import ProbeRun, ProbeSamples, ProbeTotals
 
 __all__ = ["Reader", "ReportQuery", "ReportResult", "SessionInfo", "open_reader"]
 
@@ -78,11 +78,20 @@ class Reader:
         """
         with self._snapshot():
             runs = self._runs(query.session)
-            result = Report(self._connection, query, runs).answer()
+            left_out = None
+            if query.without_probes:
+                from opd.store.apart import without_probes  # few ask
+
+                left_out = without_probes(
+                    self._connection, self._version, runs, query.since_ns, query.until_ns
+                )
+            result = Report(self._connection, query, runs, left_out=left_out).answer()
             if any(event.column for run in runs for event in run.info.events):
                 from opd.store.extracolumns import extra_columns  # few events have any
 
-                result.extra = extra_columns(self._connection, query, runs, result)
+                result.extra = extra_columns(
+                    self._connection, query, runs, result, left_out=left_out
+                )
             return result
 
     def sessions(self) -> list[SessionInfo]:
@@ -195,6 +204,13 @@ class Reader:
 
         with self._snapshot():
             return probes.read_run(self._connection, self._version, number)
+
+    def probe_totals(self, probe: str | None = None) -> dict[str, ProbeTotals]:
+        """What all runs of each probe came to; of one that never ran there is nothing."""
+        from opd.store import probes
+
+        with self._snapshot():
+            return probes.read_totals(self._connection, self._version, probe)
 
     def probe_samples(self, number: int) -> list[ProbeSamples]:
         """The raw samples of a measurement, by metric and worker."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from opd.sampling.window import EventInfo
+    from opd.store.apart import LeftOut
     from opd.store.extracolumns import ExtraColumn
     from opd.store.keys import Labels
     from opd.store.quality import Stretch
@@ -37,7 +38,8 @@ class ReportQuery(msgspec.Struct, frozen=True, kw_only=True):
     each with percents of its own; so it is when ``where`` is about events.
     ``top`` 0: all rows. Times in ns since 1970, ``until_ns`` exclusive.
     ``session`` None: the latest. ``where``: an expression (opd.store.where).
-    ``per_s``: seconds of a bucket, for a series.
+    ``per_s``: seconds of a bucket, for a series. ``without_probes``: windows in
+    which a probe ran do not count; the quality says how many.
     """
 
     event: str | None = None
@@ -48,6 +50,7 @@ class ReportQuery(msgspec.Struct, frozen=True, kw_only=True):
     session: str | None = None
     where: str | None = None
     per_s: int | None = None
+    without_probes: bool = False
 
 
 class Buckets(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,10 +114,20 @@ class Report:
     """One question to one snapshot of a store."""
 
     def __init__(
-        self, connection: sqlite3.Connection, query: ReportQuery, runs: Sequence[Run]
+        self,
+        connection: sqlite3.Connection,
+        query: ReportQuery,
+        runs: Sequence[Run],
+        *,
+        left_out: LeftOut | None = None,
     ) -> None:
-        """Check the names in the question. Raises UnknownNameError, UsageError."""
+        """Check the names in the question. Raises UnknownNameError, UsageError.
+
+        ``left_out``: what of the range counts, where it is not all.
+        """
         self._connection = connection
+        self._left_out = left_out
+        self._ranges = [(query.since_ns, query.until_ns)] if left_out is None else left_out.ranges
         self._query = query
         self._runs = runs
         self._events = list(events_of(runs).values())
@@ -156,6 +169,8 @@ class Report:
             lines.sort(key=lambda line: (line.bucket, -line.weight, line.place))
         totals = scan.totals()
         quality, covered_s = read_range(self._connection, stretches, self._event)
+        if self._left_out is not None:
+            quality["left_out"] = self._left_out.told()
         covered = (
             {0: covered_s}
             if query.per_s is None
@@ -196,7 +211,11 @@ class Report:
     def _stretches(self) -> list[Stretch]:
         """The windows of each run in the range; of one event, where a run has several."""
         only = self._event.name if self._together else None
-        return stretches_of(self._runs, self._query.since_ns, self._query.until_ns, only)
+        return [
+            stretch
+            for since, until in self._ranges
+            for stretch in stretches_of(self._runs, since, until, only)
+        ]
 
     def _starts(self, stretches: Sequence[Stretch]) -> list[int]:
         """The starts of the buckets of a series, as far as there are windows."""
@@ -213,8 +232,7 @@ class Report:
         scan = Scan(
             self._connection,
             self._sort,
-            query.since_ns,
-            query.until_ns,
+            self._ranges,
             only=self._filter,
             maps={
                 key: labels[KEYS[key].field].which

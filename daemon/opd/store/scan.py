@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from opd.store.apart import Range
     from opd_native.scan import Rows, Series, Step, Total
 
 _FAR = 1 << 62
@@ -52,6 +53,7 @@ class Filter(NamedTuple):
 class Scan:
     """Hits by sort keys, over all runs added.
 
+    ``ranges``: of time, ascending; no window is in two of them.
     ``maps``: by the name of a key, what its cells become. ``again``: a series
     will follow. ``damaged`` counts windows, minutes and hours whose block could
     not be read.
@@ -61,8 +63,7 @@ class Scan:
         self,
         connection: sqlite3.Connection,
         sort: Sequence[str],
-        since_ns: int | None,
-        until_ns: int | None,
+        ranges: Sequence[Range],
         *,
         only: Filter | None = None,
         maps: Mapping[str, array[int]] | None = None,
@@ -71,8 +72,7 @@ class Scan:
     ) -> None:
         only = only or Filter()
         self._connection = connection
-        self._since = since_ns
-        self._until = until_ns
+        self._ranges = ranges
         self._minutes = rolled and all(KEYS[key].rolled for key in (*sort, *only.keys))
         self._hours = self._minutes
         self._bounds: list[int] = []
@@ -128,9 +128,12 @@ class Scan:
         return self._blocks.totals()
 
     def _add_tables(self, run: Part) -> None:
+        for since_ns, until_ns in self._ranges:
+            since = -_FAR if since_ns is None else since_ns
+            self._add_range(run, since, _FAR if until_ns is None else until_ns)
+
+    def _add_range(self, run: Part, since: int, until: int) -> None:
         """Choose what is read for which part of the range."""
-        since = -_FAR if self._since is None else self._since
-        until = _FAR if self._until is None else self._until
         # Whole minutes [first, last) of windows that start in them.
         first = -(-since // MINUTE_NS)
         last = min(until // MINUTE_NS, run.minutes_until)
@@ -145,7 +148,7 @@ class Scan:
             self._add_rolled(run, "minutes", last_hour * 60, last)
         else:
             self._add_rolled(run, "minutes", first, last)
-        if self._since is not None:
+        if since != -_FAR:
             self._add_windows(run, since, first * MINUTE_NS)
         self._add_windows(run, last * MINUTE_NS, until, overlapping=False)
 

@@ -20,21 +20,27 @@ enum opd_pft_pages {
     OPD_PFT_BASE,   // MADV_NOHUGEPAGE
     OPD_PFT_SYSTEM, // as the system sets it
     OPD_PFT_THP,    // MADV_HUGEPAGE, slices at 2 MiB
+    // MADV_HUGEPAGE where page tables stand: no huge page fits, so the kernel
+    // takes the largest folio below it that the system has enabled.
+    OPD_PFT_FOLIO,
     OPD_PFT_HUGETLB_2M,
     OPD_PFT_HUGETLB_1G,
 };
 
 enum opd_pft_prepare {
     OPD_PFT_NOTHING,
-    OPD_PFT_READ_FIRST,  // the zero page stands there
-    OPD_PFT_WRITE_FIRST, // pages stand there
-    OPD_PFT_DROPPED,     // written, then MADV_DONTNEED
-    OPD_PFT_FORKED,      // written, then shared with a child that lives
-    OPD_PFT_FORKED_GONE, // written, shared with a child that is gone
-    OPD_PFT_FILLED,      // the memfd or file has its pages in the page cache
-    OPD_PFT_UNCACHED,    // the file has its pages on the disk only
-    OPD_PFT_PAGED_OUT,   // written, then MADV_PAGEOUT
-    OPD_PFT_USERFAULTFD, // a thread resolves each fault with UFFDIO_COPY
+    OPD_PFT_READ_FIRST,        // the zero page stands there
+    OPD_PFT_WRITE_FIRST,       // pages stand there
+    OPD_PFT_DROPPED,           // written, then MADV_DONTNEED
+    OPD_PFT_FORKED,            // written, then shared with a child that lives
+    OPD_PFT_FORKED_GONE,       // written, shared with a child that is gone
+    OPD_PFT_FILLED,            // the memfd or file has its pages in the page cache
+    OPD_PFT_UNCACHED,          // the file has its pages on the disk only
+    OPD_PFT_PAGED_OUT,         // written, then MADV_PAGEOUT
+    OPD_PFT_USERFAULTFD,       // a thread resolves each fault with UFFDIO_COPY
+    OPD_PFT_USERFAULTFD_MINOR, // filled, not mapped; resolved with UFFDIO_CONTINUE
+    OPD_PFT_USERFAULTFD_WP,    // written, write-protected; resolved by lifting that
+    OPD_PFT_LOCK_ON_FAULT,     // mlock2 with MLOCK_ONFAULT
 };
 
 enum opd_pft_touch {
@@ -46,6 +52,7 @@ enum opd_pft_touch {
     OPD_PFT_POPULATE_READ,
     OPD_PFT_POPULATE_WRITE,
     OPD_PFT_COLLAPSE, // MADV_COLLAPSE
+    OPD_PFT_DONTNEED, // MADV_DONTNEED: no fault, what comes after them
 };
 
 enum { OPD_PFT_NODE_WORDS = 16, OPD_PFT_WORKERS_MAX = 16384, OPD_PFT_REASON = 256 };
@@ -68,6 +75,7 @@ struct opd_pft_options {
     const int32_t *cpus;
     uint64_t pages_each; // 4 KiB (base) pages of one worker
     uint64_t delay_ns;   // workers but the first sleep so long afterwards
+    uint64_t pause_ns;   // with OPD_PFT_PAUSE
     uint64_t nodes[OPD_PFT_NODE_WORDS];
     const char *directory; // of the file
 };
@@ -100,6 +108,10 @@ void opd_pft_destroy(struct opd_pft *pft);
 enum {
     OPD_PFT_COUNT = 1,   // the kernel's page-faults event counts beside
     OPD_PFT_LATENCY = 2, // the time of each page goes into a histogram
+    // After the loops, beside no time: where pages lie is kept, and all memory
+    // stays mapped for pause_ns, for somebody to look.
+    OPD_PFT_PLACE = 4,
+    OPD_PFT_PAUSE = 8,
 };
 
 // One repeat; `rows` has room for every worker. 0, or -errno and what failed
@@ -108,6 +120,10 @@ enum {
 int opd_pft_repeat(struct opd_pft *pft, uint32_t look, struct opd_pft_worker *rows,
                    struct opd_pft_repeat *out);
 const char *opd_pft_reason(const struct opd_pft *pft);
+
+// After a repeat with OPD_PFT_PLACE: the line of a worker's memory in its
+// numa_maps, "" where the kernel has none. Valid until the next repeat.
+const char *opd_pft_placement(const struct opd_pft *pft, uint32_t worker);
 
 // Adds the last repeat's latencies, all workers, to OPD_TICKS_BINS bins.
 void opd_pft_bins(const struct opd_pft *pft, uint64_t *bins);

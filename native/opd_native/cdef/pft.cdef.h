@@ -10,7 +10,7 @@ struct opd_pft_options {
     uint32_t backing, pages, prepare, touch, shared, workers, processes, multimap, packed, lines,
         line_bytes, policy, policy_set, shm_lock, fifo, whole_self, cpu_count;
     const int32_t *cpus;
-    uint64_t pages_each, delay_ns, nodes[16];
+    uint64_t pages_each, delay_ns, pause_ns, nodes[16];
     const char *directory;
 };
 struct opd_pft_worker {
@@ -27,5 +27,6 @@ int opd_pft_create(const struct opd_pft_options *options, struct opd_pft **out);
 void opd_pft_destroy(struct opd_pft *pft);
 int opd_pft_repeat(struct opd_pft *pft, uint32_t look, struct opd_pft_worker *rows,
                    struct opd_pft_repeat *out);
+const char *opd_pft_placement(const struct opd_pft *pft, uint32_t worker);
 const char *opd_pft_reason(const struct opd_pft *pft);
 void opd_pft_bins(const struct opd_pft *pft, uint64_t *bins);

@@ -89,7 +89,7 @@ def test_rollups_equal_the_windows(tmp_path_factory, steps, since, length, reope
         assert result.quality["frames"] is not None
         scans = []
         for rolled in (True, False):
-            scan = Scan(reader._connection, KEYS, since_ns, until_ns, rolled=rolled)
+            scan = Scan(reader._connection, KEYS, [(since_ns, until_ns)], rolled=rolled)
             (run,) = reader._runs(None)
             scan.add_run(
                 Part(run.id, [0], run.longest_ns, run.minutes_until, run.hours_until),

@@ -10,12 +10,15 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
-EXAMPLE = "opctl stats\n  opctl stats ibs_op --format json\n  opctl --session-dir DIR stats ibs_op"
+EXAMPLE = (
+    "opctl stats\n  opctl stats ibs_op --format json\n  opctl stats pft\n"
+    "  opctl --session-dir DIR stats ibs_op"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this subcommand."""
-    parser.add_argument("name", nargs="?", metavar="NAME", help="only of this feature")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="only of this feature or probe")
     parser.add_argument(
         "--session",
         metavar="NAME",
@@ -53,8 +56,10 @@ def _for_people(feature: str, stats: Mapping[str, Any]) -> Iterator[str]:
     yield f"{feature}: {state_text(stats)}"
     for name, value in stats["own"].items():
         yield f"  {name}: {value}"
+    if "probe" in stats:
+        yield from _of_probe(stats["probe"])
     if "hooks" not in stats:
-        return  # of a store
+        return  # of a store, or of a probe alone
     records, files = stats["records"], stats["sample_files"]
     yield f"  records: {records['added']} added, {records['refused']} refused"
     yield f"  sample files: {files['known']} known, {files['dropped']} dropped"
@@ -65,3 +70,27 @@ def _for_people(feature: str, stats: Mapping[str, Any]) -> Iterator[str]:
         line = f"  {hook}: {cost['calls']} calls, {each:.0f} us each,"
         line += f" longest {cost['longest_ns'] / 1000:.0f} us, {cost['cpu_ns'] / 1e6:.1f} ms CPU"
         yield line + (f", {cost['failures']} failed" if cost["failures"] else "")
+
+
+def _of_probe(probe: Mapping[str, Any]) -> Iterator[str]:
+    """Runs and what they took; figures of the last."""
+    if not probe["runs"]:
+        yield "  runs: none yet"
+        return
+    yield (
+        f"  runs: {probe['runs']}, {probe['void']} of them void; {probe['comparisons']} of"
+        f" comparisons, {probe['scheduled']} scheduled"
+    )
+    kept = f"{probe['sample_bytes'] / 1024:.0f} KiB of samples kept"
+    yield f"  took: {probe['wall_seconds']:.1f} s, {probe['cpu_seconds']:.1f} s CPU; {kept}"
+    if void := probe.get("last_void"):
+        yield f"  last void: run {void['id']}: {void['reason']}"
+    if (last := probe.get("last")) is None:
+        return
+    yield f"  last: run {last['id']}, {last['origin']}, {output.moment_text(last['started_ns'])}"
+    for metric in last["metrics"]:
+        low, high = (output.cell_text(metric[name]) for name in ("low", "high"))
+        median = output.cell_text(metric["median"])
+        yield f"    {metric['name']}: {median} {metric['unit']} ({low} to {high}, n {metric['n']})"
+    for note in last["notes"]:
+        yield f"    note: {note}"

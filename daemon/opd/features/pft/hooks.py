@@ -26,7 +26,7 @@ METRICS = (
 SUITES = {
     "kinds": "memory=64m,kind=anon+shm+shmem+memfd+memfd_cow+fault_around+file+file_write+file_cow"
     "+zero_page+zero_cow+fork_cow+fork_reuse+refault+map_populate+populate_read+populate_write"
-    "+mlock",
+    "+mlock+mlock_onfault+dontneed",
     "scaling": "memory_each=64m,threads=1+2+4+8",
 }
 

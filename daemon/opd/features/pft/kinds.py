@@ -24,15 +24,21 @@ KindName: TypeAlias = Literal[
     "fork_reuse",
     "refault",
     "thp",
+    "mthp",
+    "shmem_thp",
     "system",
     "hugetlb_2m",
     "hugetlb_1g",
     "userfaultfd",
+    "userfaultfd_minor",
+    "userfaultfd_wp",
+    "mlock_onfault",
     "map_populate",
     "populate_read",
     "populate_write",
     "mlock",
     "collapse",
+    "dontneed",
     "swap_in",
 ]
 
@@ -100,10 +106,33 @@ KINDS: dict[str, Kind] = {
     "fork_reuse": Kind("write to a page whose child is gone", prepare=Prepare.FORKED_GONE),
     "refault": Kind("write after MADV_DONTNEED", prepare=Prepare.DROPPED),
     "thp": Kind("first write to anonymous memory in transparent huge pages", pages=Pages.THP),
+    "mthp": Kind(
+        "first write to anonymous memory in large folios, smaller than a huge page",
+        pages=Pages.FOLIO,
+    ),
+    "shmem_thp": Kind(
+        "first write to shared anonymous memory in transparent huge pages",
+        pages=Pages.THP,
+        shared=True,
+    ),
     "system": Kind("first write to anonymous memory as the system sets it", pages=Pages.SYSTEM),
     "hugetlb_2m": Kind("first write to a hugetlb page of 2 MiB", pages=Pages.HUGETLB_2M),
     "hugetlb_1g": Kind("first write to a hugetlb page of 1 GiB", pages=Pages.HUGETLB_1G),
     "userfaultfd": Kind("a fault that another thread resolves", prepare=Prepare.USERFAULTFD),
+    "userfaultfd_minor": Kind(
+        "a fault on a memfd's page that is there, which another thread maps",
+        Backing.MEMFD,
+        prepare=Prepare.USERFAULTFD_MINOR,
+        shared=True,
+    ),
+    "userfaultfd_wp": Kind(
+        "a write to a protected page, which another thread permits",
+        prepare=Prepare.USERFAULTFD_WP,
+    ),
+    "mlock_onfault": Kind(
+        "first write to memory that is locked as it comes (mlock2)",
+        prepare=Prepare.LOCK_ON_FAULT,
+    ),
     "map_populate": Kind("mmap with MAP_POPULATE", touch=Touch.MAP_POPULATE),
     "populate_read": Kind("MADV_POPULATE_READ", touch=Touch.POPULATE_READ),
     "populate_write": Kind("MADV_POPULATE_WRITE", touch=Touch.POPULATE_WRITE),
@@ -114,6 +143,11 @@ KINDS: dict[str, Kind] = {
         prepare=Prepare.WRITE_FIRST,
         touch=Touch.COLLAPSE,
         copies=2,
+    ),
+    "dontneed": Kind(
+        "MADV_DONTNEED of written pages: no fault, but what a refault begins with",
+        prepare=Prepare.WRITE_FIRST,
+        touch=Touch.DONTNEED,
     ),
     "swap_in": Kind("write to a page that was paged out", prepare=Prepare.PAGED_OUT),
 }
@@ -133,7 +167,16 @@ ONE_EACH = frozenset(
         "fork_reuse",
         "refault",
         "userfaultfd",
+        "userfaultfd_minor",
+        "userfaultfd_wp",
+        "mlock_onfault",
     )
 )
 # Faults taken inside one system call are not the event's.
-IN_KERNEL = frozenset(["map_populate", "populate_read", "populate_write", "mlock", "collapse"])
+IN_KERNEL = frozenset(
+    ["map_populate", "populate_read", "populate_write", "mlock", "collapse", "dontneed"]
+)
+# Beside each worker a thread resolves its faults.
+RESOLVED = frozenset((Prepare.USERFAULTFD, Prepare.USERFAULTFD_MINOR, Prepare.USERFAULTFD_WP))
+# What locks its memory.
+LOCKED = frozenset(["mlock", "mlock_onfault"])

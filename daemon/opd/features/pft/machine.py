@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opd.errors import OperationFailedError, UsageError
 from opd.features.declared import Need
-from opd.features.pft.kinds import KINDS
+from opd.features.pft.kinds import KINDS, LOCKED, RESOLVED
 from opd.features.pft.measure import fault_test, line_bytes
+from opd.features.pft.nodes import check_cpu_node, check_nodes
+from opd.probes.room import cpus_of
 from opd_native.errors import NativeError
 from opd_native.pft import Pages, Prepare
 
@@ -20,26 +21,8 @@ if TYPE_CHECKING:
 _SYS = Path("/sys")
 _PROC = Path("/proc")
 _HUGE = {Pages.HUGETLB_2M: 2048, Pages.HUGETLB_1G: 1 << 20}
+_THP = "kernel/mm/transparent_hugepage"
 _TMPFS = ("tmpfs", "ramfs")
-
-
-def memory_nodes(sys: Path = _SYS) -> list[int]:
-    """The NUMA nodes with memory, ascending; without NUMA node 0."""
-    nodes = []
-    for place in (sys / "devices/system/node").glob("node[0-9]*"):
-        found = re.search(r"MemTotal:\s*(\d+)", (place / "meminfo").read_text(encoding="ascii"))
-        if found and int(found[1]):
-            nodes.append(int(place.name.removeprefix("node")))
-    return sorted(nodes) or [0]
-
-
-def check_nodes(wanted: tuple[int, ...], sys: Path = _SYS) -> None:
-    """UsageError names a node that is not there, and those that are."""
-    there = memory_nodes(sys)
-    for node in wanted:
-        if node not in there:
-            names = " ".join(map(str, there))
-            raise UsageError(f"no node {node} with memory", hint=f"there are: {names}")
 
 
 def check_huge(kib: int, memory: int, sys: Path = _SYS) -> None:
@@ -57,10 +40,10 @@ def check_huge(kib: int, memory: int, sys: Path = _SYS) -> None:
         )
 
 
-def thp_setting(sys: Path = _SYS) -> str:
+def thp_setting(sys: Path = _SYS, name: str = "enabled") -> str:
     """The system's word for transparent huge pages; none: the kernel has not any."""
     try:
-        text = (sys / "kernel/mm/transparent_hugepage/enabled").read_text(encoding="ascii")
+        text = (sys / _THP / name).read_text(encoding="ascii")
     except OSError:
         return "none"
     return text[text.index("[") + 1 : text.index("]")]
@@ -73,6 +56,61 @@ def check_thp(sys: Path = _SYS) -> None:
             f"transparent huge pages are off here ({setting})",
             hint="echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
         )
+
+
+def check_shmem_thp(sys: Path = _SYS) -> None:
+    """OperationFailedError where shared memory gets no huge pages; no setting is changed."""
+    if (setting := thp_setting(sys, "shmem_enabled")) in ("none", "never", "deny"):
+        raise OperationFailedError(
+            f"transparent huge pages are off for shared memory here ({setting})",
+            hint=f"echo advise > /sys/{_THP}/shmem_enabled",
+        )
+
+
+def check_folio(wanted: int, sys: Path = _SYS) -> int:
+    """The bytes of a folio that memory will come in; ``wanted`` 0: the largest enabled.
+
+    The kernel takes the largest that is enabled and fits; no setting is changed.
+    Raises UsageError for a size that there is not, OperationFailedError for one
+    that is off or that a larger one hides.
+    """
+    sizes = folio_sizes(sys)
+    names = " ".join(f"{kib}k" for kib in sizes) or "none"
+    if wanted and (wanted % 1024 or wanted >> 10 not in sizes):
+        raise UsageError(f"no folios of {wanted} bytes here; there are: {names}")
+    on = [kib for kib, is_on in sizes.items() if is_on]
+    kib = wanted >> 10 or (on[-1] if on else 0)
+    if not kib or not sizes[kib]:
+        what = f"folios of {kib} KiB are" if kib else "all sizes of large folios are"
+        one = kib or (64 if 64 in sizes else next(iter(sizes), 64))
+        raise OperationFailedError(
+            f"{what} off here; enabled: {' '.join(f'{one}k' for one in on) or 'none'}",
+            hint=f"echo madvise > /sys/{_THP}/hugepages-{one}kB/enabled",
+        )
+    if kib != on[-1]:
+        raise OperationFailedError(
+            f"folios of {on[-1]} KiB are enabled too, and the kernel takes the largest",
+            hint=f"echo never > /sys/{_THP}/hugepages-{on[-1]}kB/enabled",
+        )
+    return kib << 10
+
+
+def folio_sizes(sys: Path = _SYS) -> dict[int, bool]:
+    """KiB of the folios below a huge page that the kernel knows, ascending; is each enabled."""
+    place = sys / _THP
+    try:
+        most = int((place / "hpage_pmd_size").read_text(encoding="ascii")) >> 10
+    except (OSError, ValueError):
+        return {}
+    found = {}
+    for folder in place.glob("hugepages-*kB"):
+        kib = int(folder.name.removeprefix("hugepages-").removesuffix("kB"))
+        word = thp_setting(sys, f"{folder.name}/enabled")
+        word = thp_setting(sys) if word == "inherit" else word
+        # Without this file it is a size of shared memory alone.
+        if kib < most and (folder / "enabled").exists():
+            found[kib] = word in ("always", "madvise")
+    return dict(sorted(found.items()))
 
 
 def _check_swap() -> None:
@@ -114,30 +152,35 @@ def needs(options: PftOptions) -> Need:
             f" of {line}"
         )
     check_nodes(options.wanted_nodes)
+    check_cpu_node(options.cpu_node, cpus_of(options))
     if kind.pages in _HUGE:
         each = _HUGE[kind.pages] << 10
         check_huge(
             _HUGE[kind.pages], -(-memory // options.workers // each) * each * options.workers
         )
-    if kind.pages is Pages.THP or options.kind == "collapse":
+    if options.kind == "shmem_thp":
+        check_shmem_thp()
+    elif kind.pages is Pages.THP or options.kind == "collapse":
         check_thp()
+    elif kind.pages is Pages.FOLIO:
+        check_folio(options.folio)
     if kind.prepare is Prepare.PAGED_OUT:
         _check_swap()
     if options.kind.startswith("file"):
         _check_directory(options, memory)
     if options.fifo == 0 and kind.pages not in _HUGE:
         _rehearse(options, page)
-    locks = options.mlock or options.shm_lock or options.kind == "mlock"
+    locks = options.mlock or options.shm_lock or options.kind in LOCKED
     return Need(
         memory_bytes=memory * kind.copies,
         locked_bytes=memory if locks else 0,
-        threads=options.workers * (2 if kind.prepare is Prepare.USERFAULTFD else 1),
+        threads=options.workers * (2 if kind.prepare in RESOLVED else 1),
     )
 
 
 def _rehearse(options: PftOptions, page: int) -> None:
     """One page, or one huge page, so that what the kernel refuses is said beforehand."""
-    large = options.kind in ("thp", "collapse")
+    large = options.kind in ("thp", "shmem_thp", "mthp", "collapse")
     try:
         fault_test(options, (), pages_each=(2 << 20) // page if large else 1).repeat()
     except NativeError as error:

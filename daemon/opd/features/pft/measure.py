@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from opd.features.pft.kinds import IN_KERNEL, KINDS, ONE_EACH
+from opd.features.pft.kinds import KINDS
+from opd.features.pft.nodes import cpus_on
+from opd.features.pft.remarks import check_count, remark, remark_nodes, remark_still, still_ns
 from opd_native.pft import FaultRunError, FaultTest, Policy, Touch, bin_low
 from opd_native.ticks import calibrate
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from opd.probes.measuring import Measuring
     from opd_native.pft import Repeat
 
+_PAGE = os.sysconf("SC_PAGESIZE")
 _QUANTILES = (("latency_p50_ns", 0.5), ("latency_p99_ns", 0.99), ("latency_p999_ns", 0.999))
 _TAIL_PAGES = 1000  # a 99.9th percentile of fewer says nothing
 # Memory that this process has warmed up already, by kind.
@@ -37,6 +40,8 @@ def fault_test(options: PftOptions, cpus: Sequence[int], *, pages_each: int = 0)
         touch = Touch.MLOCK
     elif options.clear:
         touch = Touch.CLEAR
+    if options.cpu_node >= 0:
+        cpus = cpus_on(options.cpu_node, cpus)
     first = options.cpu_offset % len(cpus) if cpus else 0
     return FaultTest(
         pages_each=pages_each or options.pages_each(os.sysconf("SC_PAGESIZE")),
@@ -58,6 +63,7 @@ def fault_test(options: PftOptions, cpus: Sequence[int], *, pages_each: int = 0)
         whole_self=options.rusage == "self",
         cpus=[*cpus[first:], *cpus[:first]] if options.pin else (),
         delay=options.delay,
+        pause=options.pause,
         directory=options.directory,
     )
 
@@ -75,18 +81,49 @@ def measure(options: PftOptions, run: Measuring) -> None:
             last = index == warmups - 1
             warmed = test.repeat(count=last)
             if last:
-                _check_count(options, warmed, run)
+                check_count(options, warmed, run)
             run.progress(index + 1, total)
         _warmed[options.kind] = max(_warmed.get(options.kind, 0), pages)
         rows = []
         for index in range(options.repeats):
-            rows.append(_tell(options, test.repeat(), pages, index, run))
+            last = index == options.repeats - 1
+            repeat = test.repeat(place=options.numa and last, pause=options.pause > 0 and last)
+            rows.append(_tell(options, repeat, pages, index, run))
             run.progress(warmups + index + 1, total)
+        if options.numa:
+            remark_nodes(options, test.placement(), run)
+        remark_still(options, rows, run)
+        run.stats(_own(options, rows, pages))
         if options.latency:
             _latency(options, test, run)
     except FaultRunError as error:
         run.void(error.reason)
     run.detail("repeats", rows)
+
+
+def _own(
+    options: PftOptions, rows: Sequence[dict[str, Any]], pages: int
+) -> dict[str, int | float | str]:
+    """What ``opctl stats pft`` says of the last run beside its metrics."""
+    from opd.probes.plan import changed_text
+
+    sums = {
+        name: sum(row[name] for row in rows)
+        for name in ("cpu_seconds", "wall_seconds", "system_seconds", "faults_measured")
+    }
+    cpu, wall = sums["cpu_seconds"], sums["wall_seconds"]
+    touched = pages * len(rows)
+    return {
+        "last_options": changed_text(options) or "as they are",
+        "last_faults": sums["faults_measured"],
+        "last_faults_per_page": round(sums["faults_measured"] / touched, 6),
+        "last_major_faults": sum(row["faults_major"] for row in rows),
+        "last_bytes_per_wall_second": round(touched * _PAGE / wall),
+        "last_system_share": round(min(sums["system_seconds"] / cpu, 1.0), 4),
+        "last_cpus_used": round(cpu / wall, 3),
+        "last_huge_bytes": max(row["huge_bytes"] for row in rows),
+        "last_switches": sum(row["switches"] for row in rows),
+    }
 
 
 def _tell(
@@ -125,7 +162,7 @@ def _tell(
                 repeat=index,
                 worker=number,
             )
-    _remark(options, repeat, pages, faults, run)
+    remark(options, repeat, pages, faults, run)
     return {
         "user_seconds": sum(worker.user_us for worker in counted) / 1e6,
         "system_seconds": sum(worker.system_us for worker in counted) / 1e6,
@@ -135,47 +172,13 @@ def _tell(
         "faults_major": sum(worker.major for worker in counted),
         "huge_bytes": sum(worker.huge_bytes for worker in workers),
         "switches": sum(worker.switches for worker in workers),
+        "still_seconds": max(map(still_ns, workers)) / 1e9,
     }
-
-
-def _remark(options: PftOptions, repeat: Repeat, pages: int, faults: int, run: Measuring) -> None:
-    """Say what a reader would otherwise take for something else."""
-    workers = repeat.workers
-    if options.kind in ONE_EACH and options.rusage == "thread" and not options.mlock:
-        beyond = faults - pages
-        if abs(beyond) > max(2 * len(workers), pages // 1000):
-            run.note(f"{faults} faults measured for {pages} pages, one each expected")
-    if any(worker.major for worker in workers) and options.kind not in (
-        "file_uncached",
-        "swap_in",
-    ):
-        run.note("major faults: something was read from a disk")
-    huge = sum(worker.huge_bytes for worker in workers)
-    whole = pages * repeat.page_bytes
-    if options.kind == "thp" and huge < whole * 0.99:
-        run.note(f"huge pages were obtained for {100 * huge / whole:.0f} % of the memory")
-
-
-def _check_count(options: PftOptions, repeat: Repeat, run: Measuring) -> None:
-    """The kernel's page-faults event beside what getrusage says of the same loop."""
-    own = sum(worker.minor + worker.major for worker in repeat.workers)
-    counts = [worker.kernel_faults for worker in repeat.workers]
-    if (refused := min(counts)) < 0:
-        reason = os.strerror(-refused)
-        run.note(f"faults not checked against the page-faults event: {reason}")
-        return
-    kernel = sum(counts)
-    in_kernel = options.kind in IN_KERNEL or options.mlock
-    run.detail("fault_count", {"measured": own, "kernel_event": kernel, "in_call": in_kernel})
-    if options.rusage == "self":
-        return
-    if abs(kernel - (0 if in_kernel else own)) > max(2 * len(counts), own // 1000):
-        run.note(f"getrusage has {own} faults, the kernel's page-faults event {kernel}")
 
 
 def _latency(options: PftOptions, test: FaultTest, run: Measuring) -> None:
     if KINDS[options.kind].touch >= Touch.MLOCK or options.mlock:
-        run.note("no latencies: all pages are faulted in by one call")
+        run.note("no latencies: one call is for all pages")
         return
     per_ns = calibrate(0.02).per_ns
     test.repeat(latency=True)

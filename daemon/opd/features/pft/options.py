@@ -12,13 +12,24 @@ MEMORY = 256 << 20
 _SIZE_MOST = 1 << 62
 _DIRECTORY = "/var/tmp"  # noqa: S108 - on a disk; files are made by mkostemp and unlinked
 
-PolicyName = Literal["none", "default", "preferred", "bind", "interleave", "local"]
+PolicyName = Literal[
+    "none", "default", "preferred", "bind", "interleave", "weighted_interleave", "local"
+]
 
 
 class PftOptions(ProbeOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One measurement: its memory is divided among its workers."""
 
     kind: Annotated[KindName, about("Which page faults.")] = "anon"
+    folio: Annotated[
+        int,
+        about(
+            "Bytes of a folio (kind=mthp), 64k for one; 0: the largest that is enabled.",
+            ge=0,
+            le=1 << 40,
+            unit=SIZE,
+        ),
+    ] = 0
     memory: Annotated[
         int,
         about(
@@ -69,10 +80,20 @@ class PftOptions(ProbeOptions, frozen=True, kw_only=True, forbid_unknown_fields=
     node: Annotated[
         int, about("The one node of the policy; a list of them sweeps.", ge=-1, le=NODES_MOST - 1)
     ] = -1
+    cpu_node: Annotated[
+        int, about("Pin workers to this node's CPUs only; -1: to all.", ge=-1, le=NODES_MOST - 1)
+    ] = -1
+    numa: Annotated[
+        bool, about("Keep where the pages lie: numa_maps of the last repeat that counts.")
+    ] = False
     pin: Annotated[bool, about("Pin worker j to the j-th of the CPUs.")] = True
     cpu_offset: Annotated[int, about("The first worker's place among the CPUs.", ge=0)] = 0
     delay: Annotated[
         float, about("Seconds that workers but the first sleep at their end.", ge=0, le=3600)
+    ] = 0.0
+    pause: Annotated[
+        float,
+        about("Seconds that memory stays at the end, for somebody to look.", ge=0, le=3600),
     ] = 0.0
     latency: Annotated[bool, about("One more repeat that times each page, for percentiles.")] = True
     rusage: Annotated[
@@ -81,6 +102,7 @@ class PftOptions(ProbeOptions, frozen=True, kw_only=True, forbid_unknown_fields=
     directory: Annotated[str, about("Where files to fault in are made.")] = _DIRECTORY
     noclear: Annotated[bool, about("Pages not cleared: needs a patched kernel.")] = False
     tag: Annotated[str, about("Text of the TAG line of --format pft.")] = ""
+    plotid: Annotated[str, about("PLOTID line of --format pft and agr.")] = ""
     title: Annotated[str, about("TITLE line of --format pft and agr.")] = ""
     subtitle: Annotated[str, about("SUBTITLE line of --format pft and agr.")] = ""
     legend: Annotated[str, about("LEGEND line of --format pft and agr.")] = ""
@@ -116,6 +138,7 @@ class PftOptions(ProbeOptions, frozen=True, kw_only=True, forbid_unknown_fields=
                 f"kind={kind} is no write: mlock and clear do not go with it",
             ),
             (self.mlock and self.clear, "mlock and clear: give one of them"),
+            (self.folio > 0 and kind != "mthp", f"folio needs kind=mthp, got kind={kind}"),
             (
                 self.noclear,
                 (
@@ -128,9 +151,10 @@ class PftOptions(ProbeOptions, frozen=True, kw_only=True, forbid_unknown_fields=
     def _wrong_nodes(self) -> list[tuple[bool, str]]:
         policy, nodes = self.policy, self.wanted_nodes
         return [
+            (self.cpu_node >= 0 and not self.pin, "cpu_node pins: it does not go with pin=false"),
             (self.node >= 0 and bool(self.nodes), "node and nodes: give one of them"),
             (
-                policy in {"bind", "interleave"} and not nodes,
+                policy in {"bind", "interleave", "weighted_interleave"} and not nodes,
                 f"policy={policy} needs nodes, such as nodes=0+1",
             ),
             (

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 HEADER = "    Gb   Rep  Thr CLine   User     System     Wall    flt/cpu/s fault/wsec"
-_MARKS = (("TITLE", "title"), ("SUBTITLE", "subtitle"), ("LEGEND", "legend"))
+_MARKS = (("PLOTID", "plotid"), ("TITLE", "title"), ("SUBTITLE", "subtitle"), ("LEGEND", "legend"))
 
 
 def _metric(result: dict[str, Any], name: str) -> float | None:
@@ -43,7 +43,8 @@ def as_pft(results: list[dict[str, Any]]) -> str:
         if parameters["tag"]:
             marks.append(tag_of(parameters))
         if marks != marked:
-            lines += [*marks, HEADER]
+            # An empty line ends a series.
+            lines += [*([""] if lines else []), *marks, HEADER]
             marked = marks
         lines.append(_line(result))
     return "\n".join(lines) + "\n"
@@ -81,6 +82,7 @@ def as_agr(results: list[dict[str, Any]]) -> str:
         titles.update({key: parameters[key] for key in titles if parameters[key]})
         how = "processes" if parameters["processes"] else "threads"
         node = f" node {parameters['node']}" if parameters["node"] >= 0 else ""
+        node += f" cpus of {parameters['cpu_node']}" if parameters["cpu_node"] >= 0 else ""
         name = parameters["legend"] or f"{parameters['kind']} {how}{node}"
         sets.setdefault(name, []).append((_workers(parameters), rate))
     lines = [
