@@ -21,6 +21,7 @@ from opd.features.declared import (
 from opd.features.hookspecs import hookimpl
 from opd.features.samplefile import SampleFile, SampleWindow
 from opd.probes.measuring import Measuring, VoidRunError
+from opd.stats.verdict import Margins, Verdict, judge
 
 __all__ = [
     "Column",
@@ -28,6 +29,7 @@ __all__ = [
     "Event",
     "EventRequest",
     "Feature",
+    "Margins",
     "Measuring",
     "Metric",
     "Need",
@@ -39,7 +41,9 @@ __all__ = [
     "SampleWindow",
     "Stats",
     "UnavailableError",
+    "Verdict",
     "VoidRunError",
     "about",
     "hookimpl",
+    "judge",
 ]

@@ -36,7 +36,7 @@ def compare_runs(
             raise UsageError(f"run {run.id} is void: {run.void}")
     if a.probe != b.probe:
         raise UsageError(f"{a.probe} and {b.probe} measure different things")
-    metric = metric or next((m["name"] for m in a.metrics), "")
+    metric = metric or next((m["name"] for m in a.metrics if m["better"] != "neither"), "")
     before, after = _median(a, metric), _median(b, metric)
     more_is_better = any(m["name"] == metric and m["better"] == "higher" for m in a.metrics)
     if not (before > 0 and after > 0):
@@ -56,6 +56,8 @@ def changes(runs: Sequence[ProbeRun]) -> list[dict[str, Any]]:
     series: dict[tuple[str, str, str], list[tuple[ProbeRun, float]]] = {}
     for run in runs:
         for one in run.metrics if not run.void else ():
+            if one["better"] == "neither":
+                continue  # no news, whichever way it goes
             key = (run.probe, _text(run.parameters), one["name"])
             series.setdefault(key, []).append((run, one["median"]))
     found = []

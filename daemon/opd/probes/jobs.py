@@ -41,6 +41,10 @@ class Keeper(Protocol):
         """Keep what it came to (opd.store.probes.end)."""
         ...
 
+    def judge(self, params: dict[str, Any]) -> None:
+        """Keep another verdict of an ended run (opd.store.probes.judge)."""
+        ...
+
 
 class Control(msgspec.Struct):
     """How a job is told to end, and tells how far it is.
@@ -63,8 +67,12 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure_all(planned: Planned, origin: str, keeper: Keeper, control: Control) -> list[int]:
-    """Measure each one after the other, whatever becomes of the others; their numbers."""
+    """Measure each one after the other, whatever becomes of the others; their numbers.
+
+    Verdicts of probes that judge by themselves are at last judged together.
+    """
     numbers = []
+    verdicts: list[dict[str, Any] | None] = []
     count = len(planned.parameters)
     for at, parameters in enumerate(planned.parameters):
         if at and control.cancelled():
@@ -88,7 +96,12 @@ def measure_all(planned: Planned, origin: str, keeper: Keeper, control: Control)
         metrics = results.metrics_of(outcome, 0, planned.metrics)
         if not metrics and not outcome.void:
             outcome.void = "it measured nothing"
-        keeper.end(results.ended(number, planned.probe, outcome, metrics))
+        verdicts.append(None if outcome.void else outcome.verdicts.get(0))
+        keeper.end(results.ended(number, planned.probe, outcome, metrics, verdict=verdicts[-1]))
+    judged = results.judge_together(verdicts)
+    for number, before, after in zip(numbers, verdicts, judged, strict=True):
+        if after != before:
+            keeper.judge({"id": number, "verdict": after})
     return numbers
 
 

@@ -28,6 +28,10 @@ class LocalKeeper:
         """See opd.probes.jobs.Keeper."""
         self._do("probe_end", params)
 
+    def judge(self, params: dict[str, Any]) -> None:
+        """See opd.probes.jobs.Keeper."""
+        self._do("probe_judge", params)
+
     def close(self) -> None:
         """Close the store."""
         self._connection.close()

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from opd.features.declared import Metric
     from opd.probes.wire import FromChild
+    from opd.stats.verdict import Verdict
 
 # Samples of a run; more would only fill the store.
 SAMPLES_MOST = 1 << 20
@@ -121,6 +122,25 @@ class Measuring:
                 for key, value in values.items()
             },
         )
+
+    def verdict(self, verdict: Verdict, *, metric: str, gating: bool = True) -> None:
+        """Give the run a verdict of the probe's own; the latest counts.
+
+        ``metric``: the declared one that was judged. ``gating`` False: for
+        reference only, so that it decides no exit status and is no part of a
+        family. A sweep's gating verdicts are judged together once more, by
+        Holm's method. In a comparison opd judges, and this is left out. Raises
+        ValueError.
+        """
+        if metric not in self._metrics:
+            raise ValueError(f"no metric {metric!r}; declared: {' '.join(self._metrics)}")
+        import msgspec
+
+        from opd.probes.results import verdict_map
+        from opd.probes.wire import Judged
+
+        told = {**verdict_map(verdict), "metric": metric, "gating": gating}
+        self._send(Judged(self._arm, msgspec.json.encode(told).decode()))
 
     def void(self, reason: str) -> NoReturn:
         """End the run: what was measured does not count."""

@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from opd.probes.running import Outcome
+    from opd.stats.verdict import Verdict
     from opd.store.probes import ProbeRun
 
+# Of a verdict's result.
+STATUS = {"OK": 0, "REGRESSED": 3, "UNDECIDED": 4, "INVALID": 5}
 _CONTRACT = ("name", "unit", "median", "low", "high", "cv", "n")
 
 
@@ -82,6 +85,49 @@ def result_map(run: ProbeRun) -> dict[str, Any]:
         "notes": run.notes,
         "details": run.details,
     }
+
+
+def judge_together(verdicts: Sequence[dict[str, Any] | None]) -> list[dict[str, Any] | None]:
+    """Verdicts of a sweep's runs, each as one of a family (opd.stats.verdict.judge_family).
+
+    None, and those that are for reference only, stay as they are.
+    """
+    from opd.stats.verdict import judge_family
+
+    gating = [at for at, one in enumerate(verdicts) if one is not None and one["gating"]]
+    judged = list(verdicts)
+    if len(gating) < 2:
+        return judged
+    family = judge_family([_verdict_of(verdicts[at]) for at in gating])
+    for at, verdict in zip(gating, family, strict=True):
+        judged[at] = {**(verdicts[at] or {}), **verdict_map(verdict)}
+    return judged
+
+
+def _verdict_of(told: dict[str, Any] | None) -> Verdict:
+    """The verdict that verdict_map showed: what it could not show is infinite."""
+    from opd.stats.verdict import Verdict
+
+    fields = {
+        name: value for name, value in (told or {}).items() if name in Verdict.__struct_fields__
+    }
+    fields["low"] = -math.inf if fields["low"] is None else fields["low"]
+    fields["high"] = math.inf if fields["high"] is None else fields["high"]
+    return Verdict(**fields)
+
+
+def status_of(results: Sequence[dict[str, Any]]) -> int:
+    """The exit status of runs: 1 a void one; by their gating verdicts 3, 5, 4 or 0, worst first."""
+    if not results or any(one["void"] for one in results):
+        return 1
+    found = {one["verdict"]["result"] for one in results if _gates(one["verdict"])}
+    return next(
+        (STATUS[name] for name in ("REGRESSED", "INVALID", "UNDECIDED") if name in found), 0
+    )
+
+
+def _gates(verdict: dict[str, Any] | None) -> bool:
+    return verdict is not None and bool(verdict.get("gating", True))
 
 
 def _finite(value: Any) -> Any:

@@ -28,6 +28,7 @@ from opd.probes.wire import (
     Detail,
     Ended,
     FromChild,
+    Judged,
     Note,
     Planned,
     Progress,
@@ -57,7 +58,10 @@ class Column(msgspec.Struct):
 
 
 class Outcome(msgspec.Struct, kw_only=True):
-    """What became of a run: ``samples`` by (arm, metric, worker). ``void`` says why it is none."""
+    """What became of a run: ``samples`` by (arm, metric, worker). ``void`` says why it is none.
+
+    ``verdicts``: the probe's own, by arm.
+    """
 
     started_ns: int
     ended_ns: int = 0
@@ -65,6 +69,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     samples: dict[tuple[int, str, int], Column] = {}
     notes: dict[int, list[str]] = {}
     details: dict[int, dict[str, Any]] = {}
+    verdicts: dict[int, dict[str, Any]] = {}
     void: str = ""
 
 
@@ -171,6 +176,8 @@ def _take(outcome: Outcome, message: FromChild) -> None:
         outcome.notes.setdefault(message.arm, []).append(message.text)
     elif isinstance(message, Detail):
         outcome.details.setdefault(message.arm, {})[message.name] = json.loads(message.json)
+    elif isinstance(message, Judged):
+        outcome.verdicts[message.arm] = json.loads(message.json)
 
 
 class _Child:

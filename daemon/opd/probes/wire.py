@@ -64,6 +64,13 @@ class Detail(msgspec.Struct, tag="detail"):
     json: str
 
 
+class Judged(msgspec.Struct, tag="judged"):
+    """The probe's own verdict: a map as opd.probes.results.verdict_map makes it, in JSON."""
+
+    arm: int
+    json: str
+
+
 class Wrong(msgspec.Struct, tag="wrong"):
     """It ends with an error: the code of an OpdError, its message and hint."""
 
@@ -78,7 +85,7 @@ class Ended(msgspec.Struct, tag="ended"):
     machine: dict[str, Any]
 
 
-FromChild = Planned | Began | Samples | Progress | Note | Detail | Wrong | Ended
+FromChild = Planned | Began | Samples | Progress | Note | Detail | Judged | Wrong | Ended
 
 
 def frame(message: FromChild) -> bytes:

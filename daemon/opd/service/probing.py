@@ -368,6 +368,10 @@ class _Keeper:
         params = params | {"mark_ns": self._cut() or params["ended_ns"]}
         self._daemon.link.request("probe_end", params)
 
+    def judge(self, params: dict[str, Any]) -> None:
+        """See opd.probes.jobs.Keeper."""
+        self._daemon.link.request("probe_judge", params)
+
     def _cut(self) -> int:
         """Have a window end here; when, 0 where nothing is sampled.
 

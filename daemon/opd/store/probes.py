@@ -114,6 +114,14 @@ def end(connection: sqlite3.Connection, params: dict[str, Any]) -> None:
     _bound(connection)
 
 
+def judge(connection: sqlite3.Connection, params: dict[str, Any]) -> None:
+    """Keep another verdict of an ended run: ``id``, ``verdict``."""
+    connection.execute(
+        "UPDATE probe_runs SET verdict = ? WHERE id = ?",
+        (json.dumps(params["verdict"]), params["id"]),
+    )
+
+
 def _mark(connection: sqlite3.Connection, at_ns: int, text: str) -> None:
     from opd.store.requests import MARKS_MOST
 

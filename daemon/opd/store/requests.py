@@ -200,6 +200,14 @@ def _probe_end(place: Place, params: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
+def _probe_judge(place: Place, params: dict[str, Any]) -> dict[str, Any]:
+    """Keep what it came to as one of several."""
+    from opd.store import probes
+
+    probes.judge(place.connection, params)
+    return {}
+
+
 _DO: dict[str, Callable[[Place, dict[str, Any]], dict[str, Any]]] = {
     "seen": _tell_seen,
     "mark": _mark,
@@ -207,5 +215,6 @@ _DO: dict[str, Callable[[Place, dict[str, Any]], dict[str, Any]]] = {
     "reset": _reset,
     "probe_begin": _probe_begin,
     "probe_end": _probe_end,
+    "probe_judge": _probe_judge,
 }
 TURNS_OVER = frozenset(("save", "reset"))

@@ -27,7 +27,6 @@ _ACTIONS = ("run", "list", "show", "cancel", "compare")
 _TAKES = {"run": (1, 2), "list": (0, 1), "show": (1, 64), "cancel": (0, 1), "compare": (2, 2)}
 _POLL_SECONDS = 0.3
 _VOID = 1
-_STATUS = {"OK": 0, "REGRESSED": 3, "UNDECIDED": 4, "INVALID": 5}
 _CHANGED = ("id", "probe", "metric", "before", "after", "change_percent", "p", "time")
 # As they are unless asked for otherwise: no news in a table.
 _USUAL = {"cpus": [], "nice": 0, "fifo": 0, "memory_cap": 0, "time_limit": 600.0}
@@ -86,11 +85,14 @@ def _run(arguments: argparse.Namespace) -> int:
             output.print_result(view, _form(arguments), output.clean(text))
             return 0
         results = view["results"]
+    from opd.probes.results import status_of
+
     _print_results(results, arguments)
-    return _VOID if any(one["void"] for one in results) or not results else 0
+    return status_of(results)
 
 
 def _compare(arguments: argparse.Namespace) -> int:
+    from opd.probes.results import status_of
     from opd.query.probes import number_of
 
     a, b = arguments.words
@@ -107,9 +109,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     else:
         result = _there(arguments, "probe_compare", params)["results"][-1]
     _print_results([result], arguments)
-    if result["void"] or result["verdict"] is None:
-        return _VOID
-    return _STATUS[result["verdict"]["result"]]
+    return _VOID if result["verdict"] is None else status_of([result])
 
 
 def _list(arguments: argparse.Namespace) -> int:
@@ -350,7 +350,8 @@ def _print_results(results: list[dict[str, Any]], arguments: argparse.Namespace)
         if one["void"]:
             output.write(output.clean(f"{one['id']}: void: {one['void']}"))
         if one["verdict"]:
-            output.write(output.clean(_verdict_text(one["verdict"])))
+            whose = f"{one['id']}: " if len(results) > 1 else ""
+            output.write(output.clean(whose + _verdict_text(one["verdict"])))
 
 
 def _as_text(results: list[dict[str, Any]], form: str) -> str:
