@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # Features that come with opd's own package: found without looking for others.
 BUILTIN: dict[str, str] = {
     "calibrate": "opd.features.calibrate",
+    "dto": "opd.features.dto",
     "ibs_fetch": "opd.features.ibs",
     "ibs_op": "opd.features.ibs",
     "pchase": "opd.features.pchase",

@@ -28,10 +28,15 @@ _MORE_MOST = 1_000_000
 
 
 class Margins(msgspec.Struct, frozen=True):
-    """Changes in logs: REGRESSED is surely above ``low``, OK surely below ``high``."""
+    """Changes in logs: REGRESSED is surely above ``low``, OK surely below ``high``.
+
+    ``seen``: a change of so much is to be found. While it may be looked again,
+    OK is only what is surely below it; 0: as ``high``.
+    """
 
     low: float = 0.005
     high: float = 0.02
+    seen: float = 0.0
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,13 +72,18 @@ def judge(
     *,
     margins: Margins | None = None,
     look: int = 1,
+    looks: int = LOOKS_MOST,
 ) -> Verdict:
     """Judge blocks by process, and those of the null control (A against A again).
 
     ``look``: how often the samples were looked at, this time included; each of
-    four spends a quarter of the error. Raises ValueError without blocks.
+    four spends a quarter of the error. ``looks``: how often at most. Raises
+    ValueError without blocks.
     """
     margins = margins or Margins()
+    fine = margins.high
+    if look < looks and margins.seen:
+        fine = min(fine, margins.seen)
     found = resample(groups)
     null_low = null_high = None
     invalid = ""
@@ -94,8 +104,8 @@ def judge(
         result, reason = "INVALID", invalid
     elif low > margins.low:
         result, reason = "REGRESSED", f"surely worse by more than {percent(margins.low):.2g} %"
-    elif high < margins.high:
-        result, reason = "OK", f"surely not worse by {percent(margins.high):.2g} %"
+    elif high < fine:
+        result, reason = "OK", f"surely not worse by {percent(fine):.2g} %"
     else:
         more = more_needed(found, margins)
         result, reason = "UNDECIDED", f"needs about {more} more"

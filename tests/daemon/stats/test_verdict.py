@@ -136,3 +136,14 @@ def test_history_needs_runs():
     """Without five earlier ones nothing is known of the spread."""
     verdict = judge_history(0.5, [0.0, 0.1])
     assert (verdict.result, verdict.more) == ("UNDECIDED", 3)
+
+
+def test_what_is_to_be_seen_is_looked_for_while_there_are_looks():
+    """OK below the upper margin ends it only at the last look, unless it is below ``seen``."""
+    margins = Margins(low=0.005, high=0.02, seen=0.01)
+    one = [[0.007 + 0.016 * (i % 5 - 2) for i in range(20)] for _ in range(8)]
+    assert judge(one, margins=Margins(), look=1).result == "OK"
+    assert judge(one, margins=margins, look=1).result == "UNDECIDED"
+    assert judge(one, margins=margins, look=2, looks=2).result == "OK"
+    none = [[0.001 * (i % 5 - 2) for i in range(20)] for _ in range(8)]
+    assert judge(none, margins=margins, look=1).result == "OK"

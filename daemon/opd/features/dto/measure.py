@@ -1,0 +1,273 @@
+"""One cell in the probe's process: rounds until it is decided, all of them told."""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+from array import array
+from typing import TYPE_CHECKING, Any
+
+from opd.errors import OpdError
+from opd.features.dto import cells, frequency
+from opd.features.dto.implementations import resolve
+from opd.features.dto.modes import ENVIRONMENT
+from opd.stats.bootstrap import autocorrelation
+from opd.stats.samples import contrast
+from opd.stats.verdict import judge, percent
+from opd_native.dto import Arm, Cell, DtoError, Op, blocks_of, quantum_of
+from opd_native.errors import NativeError
+
+if TYPE_CHECKING:
+    from opd.features.dto.cells import Amount
+    from opd.features.dto.implementations import Implementation
+    from opd.features.dto.options import DtoOptions
+    from opd.probes.measuring import Measuring
+    from opd.stats.verdict import Verdict
+    from opd_native.dto import Round
+
+# Of a run's iterations, whose samples are kept; the verdict has all.
+KEPT_MOST = 30_000
+_PILOT = 20
+_PILOT_EXACT = 250
+# Of the samples that are kept: by arm the metric, and whose.
+_COLUMNS = (
+    (Arm.A, "baseline_ns", -1),
+    (Arm.B, "current_ns", -1),
+    (Arm.A_AGAIN, "baseline_ns", 1),
+    (Arm.B_AGAIN, "current_ns", 1),
+)
+
+
+def measure(options: DtoOptions, run: Measuring) -> None:
+    """Measure one cell, and judge it."""
+    os.environ.update(ENVIRONMENT[options.mode])
+    try:
+        cpu = cells.cpu_of(options, run.cpus)
+        baseline = resolve(options.baseline, options)
+        current = resolve(options.current, options)
+        asked = frequency.wanted(cpu, options.perf_core_freq_mhz, options.perf_uncore_freq_mhz)
+        held = frequency.hold(asked, run.note)
+        try:
+            _Measurement(options, run, cpu, baseline, current).do()
+        finally:
+            if held is not None:
+                held.release()
+    except DtoError as error:
+        run.void(error.reason)
+    except NativeError as error:
+        run.void(str(error))
+    except OpdError as error:
+        run.void(error.message)
+
+
+class _Measurement:
+    """A cell between its first round and its verdict."""
+
+    def __init__(
+        self,
+        options: DtoOptions,
+        run: Measuring,
+        cpu: int,
+        baseline: Implementation,
+        current: Implementation,
+    ) -> None:
+        self._options = options
+        self._run = run
+        self._sides = baseline, current
+        self._layouts = max(len(baseline.layouts), len(current.layouts))
+        if len(run.cpus) and cpu != 1 and options.perf_cpu < 0:
+            run.note(f"measured on CPU {cpu}: CPU 1 is not allowed")
+        self._cell = Cell(
+            baseline.layouts[0],
+            current.layouts[0],
+            op=Op[options.op.upper()],
+            size=options.size,
+            pages=cells.pages_of(options),
+            cold=options.is_cold,
+            pf=options.pf,
+            source_offset=options.source_offset,
+            destination_offset=options.destination_offset,
+            overlap=options.overlap,
+            cpu=cpu,
+            warmup=cells.warmup_of(options),
+            round_limit=options.round_limit,
+            seed=options.seed,
+            inject_fence=options.inject > 0,
+        )
+        self._facts = self._cell.facts()
+        self._ticks: dict[Arm, array[int]] = {arm: array("Q") for arm in Arm}
+        self._effects: dict[int, list[float]] = {}
+        self._nulls: dict[int, list[float]] = {}
+        self._iterations = self._done = 0
+        self._moved = self._drops = self._faults = 0
+        self._addition_ticks: list[float] = []
+
+    def do(self) -> None:
+        """All of it."""
+        options, run = self._options, self._run
+        self._remark()
+        pilot = self._cell.round(_PILOT, verify=True)
+        additions = self._inject(pilot) if options.inject > 0 else 0
+        quantum = quantum_of(pilot.ticks)
+        amount = cells.amount_of(options, pilot, quantum, self._layouts)
+        if options.perf_iters > amount.iterations:
+            run.note(f"perf_iters={options.perf_iters}: capped at {amount.iterations}")
+        margins = cells.margins_of(options.size, options.perf_min_effect, self._layouts)
+        verdict = self._looks(amount, margins)
+        self._cell.close()
+        self._tell(amount, quantum, additions, verdict)
+        run.verdict(verdict, metric="ratio", gating=not options.reference)
+
+    def _remark(self) -> None:
+        facts, run = self._facts, self._run
+        if not facts.is_tsc:
+            run.note("times are clock_gettime's: this CPU has no invariant TSC to read")
+        if self._options.is_cold and facts.flush != "clflushopt":
+            run.note(f"caches are flushed by {facts.flush}: this CPU has no clflushopt")
+        if self._options.page == "2m":
+            kind = "hugetlb" if facts.huge_bytes == facts.bytes else "transparent huge pages"
+            share = 100 * facts.huge_bytes / facts.bytes
+            run.note(f"page=2m: {kind}; {share:.0f} % of the buffers are in huge pages")
+
+    def _inject(self, pilot: Round) -> int:
+        """How many additions take so much of the baseline's time; current does them from now on."""
+        each_ns = pilot.spent_ns / pilot.iterations
+        count = max(_PILOT, min(_PILOT_EXACT, int(1e9 / max(each_ns, 1.0))))
+        exact = self._cell.round(count)
+        samples = exact.column(Arm.A) + exact.column(Arm.A_AGAIN)
+        ticks = statistics.median(samples) * self._options.inject / 100
+        additions = max(1, round(ticks / exact.addition_ticks))
+        self._cell.inject(additions)
+        return additions
+
+    def _looks(self, amount: Amount, margins: Any) -> Verdict:
+        rounds = amount.rounds
+        for look in range(1, amount.looks + 1):
+            while self._done < rounds:
+                self._one(amount)
+                self._run.progress(self._done, rounds)
+            verdict = judge(
+                [self._effects[key] for key in sorted(self._effects)],
+                [self._nulls[key] for key in sorted(self._nulls)],
+                margins=margins,
+                look=look,
+                looks=amount.looks,
+            )
+            if verdict.result != "UNDECIDED":
+                break
+            rounds *= 2
+        return verdict
+
+    def _one(self, amount: Amount) -> None:
+        """One round: measured, told, taken apart."""
+        layout = self._done % self._layouts
+        if self._layouts > 1:
+            first, second = (side.layouts[layout % len(side.layouts)] for side in self._sides)
+            self._cell.exchange(first, second)
+        taken = self._cell.round(amount.iterations)
+        effect, null = blocks_of(taken, amount.block, mean=amount.mean)
+        group = layout if self._layouts > 1 else self._done
+        self._effects.setdefault(group, []).extend(effect)
+        self._nulls.setdefault(group, []).extend(null)
+        self._run.samples("change_percent", map(percent, effect), repeat=self._done)
+        self._run.samples("ratio", map(math.exp, effect), repeat=self._done)
+        self._keep(taken)
+        self._moved += taken.moved
+        self._drops += taken.drops
+        self._faults += taken.faults
+        self._addition_ticks.append(taken.addition_ticks)
+        self._done += 1
+
+    def _keep(self, taken: Round) -> None:
+        """Tell the raw samples in order, with the order of arms, as far as there is room."""
+        self._iterations += taken.iterations
+        kept = len(self._ticks[Arm.A])
+        count = min(taken.iterations, KEPT_MOST - kept)
+        if count <= 0:
+            return
+        per_ns = self._facts.ticks_per_ns
+        for arm, metric, worker in _COLUMNS:
+            ticks = taken.column(arm)[:count]
+            self._ticks[arm].extend(ticks)
+            values = array("d", [tick / per_ns for tick in ticks])
+            self._run.samples(metric, values, repeat=self._done, worker=worker)
+        self._run.samples("order", list(taken.order[:count]), repeat=self._done, worker=0)
+
+    def _tell(self, amount: Amount, quantum: int, additions: int, verdict: Verdict) -> None:
+        run, facts, options = self._run, self._facts, self._options
+        per_ns = facts.ticks_per_ns
+        kept = len(self._ticks[Arm.A])
+        if kept < self._iterations:
+            run.note(f"raw samples are of the first {kept} of {self._iterations} iterations")
+        if self._moved:
+            run.note(f"{self._moved} operations moved to another CPU")
+        run.detail(
+            "cell",
+            {
+                **facts._asdict(),
+                **amount._asdict(),
+                "rounds": self._done,
+                "look": verdict.look,
+                "iterations_in_all": self._iterations,
+                "layouts": self._layouts,
+                "quantum_ticks": quantum,
+                "drops": self._drops,
+                "faults": self._faults,
+            },
+        )
+        run.detail(
+            "implementations",
+            {
+                side: {"name": one.name, **one.facts}
+                for side, one in zip(("baseline", "current"), self._sides, strict=True)
+            },
+        )
+        if additions:
+            ticks = additions * statistics.fmean(self._addition_ticks)
+            base = statistics.median(self._ticks[Arm.A] + self._ticks[Arm.A_AGAIN])
+            added = 100 * ticks / base
+            told = {"asked_percent": options.inject, "added_percent": added}
+            run.detail("inject", {**told, "added_ns": ticks / per_ns, "additions": additions})
+            run.note(f"current was made to take {ticks / per_ns:.1f} ns longer: {added:.2f} %")
+        first, second = (
+            array("d", [tick / per_ns for tick in self._ticks[arm]]) for arm in (Arm.A, Arm.B)
+        )
+        found = contrast(first, second)
+        is_over = found.change_percent > options.perf_min_effect
+        run.detail(
+            "gate",
+            {
+                "baseline_mean_ns": found.before_mean,
+                "current_mean_ns": found.after_mean,
+                "change_percent": found.change_percent,
+                "ks_d": found.distance,
+                "ks_p": found.p,
+                "baseline_outliers": found.before_outliers,
+                "current_outliers": found.after_outliers,
+                "result": "FAIL" if is_over else "PASS",
+            },
+        )
+        run.detail("spread", self._spread(found, kept))
+        run.stats(
+            {
+                "verdict": verdict.result,
+                "change_percent": round(verdict.change_percent, 3),
+                "low": round(verdict.low, 3),
+                "high": round(verdict.high, 3),
+                "rounds": self._done,
+                "iterations": self._iterations,
+            }
+        )
+
+    def _spread(self, found: Any, kept: int) -> dict[str, Any]:
+        """What else says how still the machine held: for information."""
+        groups = [self._effects[key] for key in sorted(self._effects)]
+        means = [statistics.fmean(group) for group in groups]
+        return {
+            "autocorrelation": autocorrelation([block for group in groups for block in group]),
+            "group_sd_percent": 100 * statistics.stdev(means) if len(means) > 1 else None,
+            "outlier_share": (found.before_outliers + found.after_outliers) / (2 * kept),
+            "baseline_modes": found.before_modes,
+            "current_modes": found.after_modes,
+        }
