@@ -27,6 +27,7 @@ RESERVED = {"samples", "weight", "percent", "cores", "time"} | {
 EVENTS_MOST = 512
 COLUMNS_MOST = 8
 METRICS_MOST = 256
+EXAMPLES_MOST = 256
 STATS_MOST = 256
 TEXT_MOST = 1024
 STAT_NAME_MOST = 64
@@ -94,6 +95,22 @@ def _check_probe(probe: Any, where: str) -> None:
         names.add(metric.name)
     if not names:
         raise NonsenseError(f"{where}: it needs a metric")
+    _check_texts(probe, where)
+
+
+def _check_texts(probe: Probe, where: str) -> None:
+    """What stands for options, and other forms of output."""
+    for example in _tuple(probe.examples, EXAMPLES_MOST, f"{where}: examples"):
+        if not _is_text(example):
+            raise NonsenseError(f"{where}: wrong example {short(example)}")
+    if not isinstance(probe.suites, dict) or not all(
+        _is_text(name, text) for name, text in probe.suites.items()
+    ):
+        raise NonsenseError(f"{where}: suites are texts of options by name")
+    if not isinstance(probe.texts, dict) or not all(
+        _is_text(name) and callable(make) for name, make in probe.texts.items()
+    ):
+        raise NonsenseError(f"{where}: texts are functions by name")
 
 
 def _check_event(event: Any, where: str) -> None:

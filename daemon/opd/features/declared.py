@@ -133,7 +133,8 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     ``sets_fifo``: measure sees to ``fifo`` itself. ``suites``: texts of options
     by name, which ``suite=NAME`` stands for. ``texts``: other forms of output
     by name (``--format NAME``): a function from the results, maps as
-    docs/probes.md has them, to text.
+    docs/probes.md has them, to text. ``examples``: texts of options, each quick to
+    measure, that together name every option: what ``make bench ARGS=options`` runs.
     """
 
     name: str
@@ -145,6 +146,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     sets_fifo: bool = False
     suites: dict[str, str] = {}
     texts: dict[str, Callable[[list[dict[str, Any]]], str]] = {}
+    examples: tuple[str, ...] = ()
 
 
 def _always() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from opd.errors import OperationFailedError, UsageError
 from opd.features.declared import Feature, Metric, Need, Probe
 from opd.features.hookspecs import hookimpl
+from opd.features.pchase.examples import EXAMPLES
 from opd.features.pchase.measure import measure, places_of
 from opd.features.pchase.options import ChaseOptions
 from opd.features.pchase.original import as_csv
@@ -76,6 +77,7 @@ PCHASE = Probe(
     measure=measure,
     needs=needs,
     suites=SUITES,
+    examples=EXAMPLES,
     texts={"pchase": as_csv},
 )
 

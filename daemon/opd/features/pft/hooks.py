@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from opd.features.declared import Feature, Metric, Probe
 from opd.features.hookspecs import hookimpl
+from opd.features.pft.examples import EXAMPLES
 from opd.features.pft.machine import needs
 from opd.features.pft.measure import measure
 from opd.features.pft.options import PftOptions
@@ -39,6 +40,7 @@ PFT = Probe(
     needs=needs,
     sets_fifo=True,
     suites=SUITES,
+    examples=EXAMPLES,
     texts={"pft": as_pft, "agr": as_agr},
 )
 
