@@ -1,98 +1,40 @@
-"""Pictures of runs as SVG, alone or in one HTML page: histograms, and sweeps as lines.
+"""Pictures of runs as SVG, alone or in one HTML page, and as PNG.
 
-Written by hand: a daemon's client needs no plotting library for axes and dots.
+SVG is written by hand: a daemon's client needs no plotting library for axes and
+dots. PNG needs matplotlib, an extra.
 """
 
 from __future__ import annotations
 
 import html
+import importlib
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
+
+from opd.errors import OperationFailedError
+from opd.probes.pictures import Picture, pictures_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
+
+    from opd.probes.pictures import Point
+
+__all__ = ["Picture", "page", "pictures_of", "png", "svg", "svg_of_all"]
 
 _WIDTH, _HEIGHT = 640, 360
 _LEFT, _RIGHT, _TOP, _BOTTOM = 90, 20, 40, 50
-_BINS = 60
-_MANY = 400
 # What spreads over more than this is drawn on a scale of powers.
 _LOG_FROM = 32.0
 _LINE = "#1f5fa8"
+_COLOURS = (
+    *(_LINE, "#c2452d", "#3a8a3e", "#8a4fa8", "#b8860b", "#008b8b", "#5a5a5a", "#d1478c"),
+    *("#6b8e23", "#4169e1", "#a0522d", "#000000"),
+)
 _TICKS = 5
-
-
-class Picture(NamedTuple):
-    """Points with where the truth lies (x, y, low, high), or bars (from, count, to, 0)."""
-
-    title: str
-    x: str
-    y: str
-    kind: str  # line or bars
-    points: list[tuple[float, float, float, float]]
-
-
-def pictures_of(
-    results: Sequence[dict[str, Any]], samples: Sequence[dict[str, Sequence[float]]]
-) -> list[Picture]:
-    """A line for each metric over the one option in which the runs differ, and histograms.
-
-    ``samples``: of each result the raw ones by metric.
-    """
-    found = _lines([one for one in results if not one["void"]])
-    for one, columns in zip(results, samples, strict=True):
-        for metric in one["metrics"]:
-            values = columns.get(metric["name"], ())
-            if len(values) > 2:
-                title = f"{one['probe']} {one['id']}: {metric['name']}, {len(values)} samples"
-                found.append(Picture(title, metric["unit"], "samples", "bars", _histogram(values)))
-    return found
-
-
-def _lines(results: Sequence[dict[str, Any]]) -> list[Picture]:
-    options = [
-        name
-        for name in (results[0]["parameters"] if results else ())
-        if len({str(one["parameters"].get(name)) for one in results}) > 1
-        and all(_is_number(one["parameters"].get(name)) for one in results)
-    ]
-    if len(options) != 1:
-        return []
-    (option,) = options
-    found = []
-    for name in [metric["name"] for metric in results[0]["metrics"]]:
-        points = sorted(
-            (float(one["parameters"][option]), metric["median"], metric["low"], metric["high"])
-            for one in results
-            for metric in one["metrics"]
-            if metric["name"] == name
-        )
-        unit = next(m["unit"] for m in results[0]["metrics"] if m["name"] == name)
-        title = f"{results[0]['probe']}: {name}, median with its interval"
-        found.append(Picture(title, option, unit, "line", points))
-    return found
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _histogram(values: Sequence[float]) -> list[tuple[float, float, float, float]]:
-    """Counts of equal steps; of many samples without the half percent at either end."""
-    from opd.stats.distribution import quantile
-
-    ordered = sorted(values)
-    cut = 0.005 if len(ordered) >= _MANY else 0.0
-    first, last = quantile(ordered, cut), quantile(ordered, 1.0 - cut)
-    step = (last - first) / _BINS or 1.0
-    counts = [0] * _BINS
-    for value in ordered:
-        if first <= value <= last:
-            counts[min(int((value - first) / step), _BINS - 1)] += 1
-    return [
-        (first + at * step, float(count), first + (at + 1) * step, 0.0)
-        for at, count in enumerate(counts)
-    ]
+_DPI = 110
+EXTRA = "plots"
+PNG_MOST = 100  # below each other; matplotlib draws no picture higher than 65,535 dots
 
 
 class _Scale:
@@ -128,8 +70,9 @@ class _Scale:
 def svg(picture: Picture) -> str:
     """The picture as an SVG document."""
     bars = picture.kind == "bars"
-    xs = [point[0] for point in picture.points] + ([p[2] for p in picture.points] if bars else [])
-    ys = [cell for p in picture.points for cell in (p[1:2] if bars else p[1:])]
+    points = [point for _name, line in picture.lines for point in line]
+    xs = [point[0] for point in points] + ([p[2] for p in points] if bars else [])
+    ys = [cell for p in points for cell in (p[1:2] if bars else p[1:])]
     across = _Scale(xs, _LEFT, _WIDTH - _RIGHT, zero=False)
     up = _Scale(ys, _HEIGHT - _BOTTOM, _TOP, zero=bars)
     head = (
@@ -151,7 +94,13 @@ def svg(picture: Picture) -> str:
         y = up.at(value)
         parts.append(_stroke(_LEFT, y, _WIDTH - _RIGHT, y, "#ddd"))
         parts.append(_text(_LEFT - 8, y + 4, _short(value), anchor="end"))
-    parts += _bars(picture, across, up) if bars else _dots(picture, across, up)
+    if bars:
+        parts += _bars(picture, across, up)
+    for at, (name, line) in enumerate(() if bars else picture.lines):
+        colour = _COLOURS[at % len(_COLOURS)]
+        parts += _dots(line, across, up, colour)
+        if name:
+            parts.append(_text(_LEFT + 8, _TOP + 14 + 14 * at, name, colour=colour))
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -166,13 +115,82 @@ def _bars(picture: Picture, across: _Scale, up: _Scale) -> list[str]:
     ]
 
 
-def _dots(picture: Picture, across: _Scale, up: _Scale) -> list[str]:
-    places = [(across.at(x), up.at(y)) for x, y, _low, _high in picture.points]
+def _dots(line: Sequence[Point], across: _Scale, up: _Scale, colour: str) -> list[str]:
+    places = [(across.at(x), up.at(y)) for x, y, _low, _high in line]
     path = " ".join(f"{x},{y}" for x, y in places)
-    parts = [f'<polyline points="{path}" fill="none" stroke="{_LINE}" stroke-width="1.5"/>']
-    for x, _y, low, high in picture.points:
-        parts.append(_stroke(across.at(x), up.at(low), across.at(x), up.at(high), _LINE))
-    return parts + [f'<circle cx="{x}" cy="{y}" r="3" fill="{_LINE}"/>' for x, y in places]
+    parts = [f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.5"/>']
+    for x, _y, low, high in line:
+        parts.append(_stroke(across.at(x), up.at(low), across.at(x), up.at(high), colour))
+    return parts + [f'<circle cx="{x}" cy="{y}" r="3" fill="{colour}"/>' for x, y in places]
+
+
+def svg_of_all(pictures: Sequence[Picture]) -> str:
+    """All of them below each other as one SVG document."""
+    if len(pictures) == 1:
+        return svg(pictures[0])
+    height = _HEIGHT * len(pictures)
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}"'
+        f' viewBox="0 0 {_WIDTH} {height}">'
+    )
+    parts = [head]
+    for at, picture in enumerate(pictures):
+        parts.append(svg(picture).replace("<svg ", f'<svg y="{at * _HEIGHT}" ', 1).rstrip())
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def png(pictures: Sequence[Picture], target: Path) -> None:
+    """Draw them below each other into a PNG file, at most PNG_MOST.
+
+    Raises OperationFailedError without matplotlib, and for a file that cannot be written.
+    """
+    try:
+        canvas = importlib.import_module("matplotlib.backends.backend_agg").FigureCanvasAgg
+        made = importlib.import_module("matplotlib.figure").Figure
+    except ImportError:
+        raise OperationFailedError(
+            "a PNG is drawn by matplotlib, which is not installed",
+            hint=f"pip install 'opd[{EXTRA}]', or name FILE.svg or FILE.html, which need nothing",
+        ) from None
+    inches = (_WIDTH / _DPI * 1.4, _HEIGHT / _DPI * 1.4 * len(pictures))
+    figure = made(figsize=inches, dpi=_DPI, layout="constrained")
+    for at, picture in enumerate(pictures):
+        axes = figure.add_subplot(len(pictures), 1, at + 1)
+        # Names may hold what matplotlib reads as mathematics.
+        axes.set_title(picture.title.replace("$", r"\$"), fontsize=10)
+        axes.set_xlabel(picture.x.replace("$", r"\$"))
+        axes.set_ylabel(picture.y.replace("$", r"\$"))
+        axes.grid(visible=True, color="#ddd")
+        axes.set_axisbelow(True)  # noqa: FBT003 - its only argument
+        points = [point for _name, line in picture.lines for point in line]
+        if _is_wide([point[0] for point in points]):
+            axes.set_xscale("log")
+        if picture.kind == "bars":
+            begins, counts, ends, _ = zip(*points, strict=True)
+            widths = [end - begin for begin, end in zip(begins, ends, strict=True)]
+            axes.bar(begins, counts, widths, align="edge", color=_LINE)
+            continue
+        if _is_wide([cell for point in points for cell in point[1:]]):
+            axes.set_yscale("log")
+        for number, (name, line) in enumerate(picture.lines):
+            xs, ys, lows, highs = zip(*line, strict=True)
+            spread = [
+                [max(y - low, 0.0) for y, low in zip(ys, lows, strict=True)],
+                [max(high - y, 0.0) for y, high in zip(ys, highs, strict=True)],
+            ]
+            colour = _COLOURS[number % len(_COLOURS)]
+            label = name.replace("$", r"\$") or None
+            axes.errorbar(xs, ys, yerr=spread, marker="o", color=colour, label=label, capsize=2)
+        if picture.name or picture.more:
+            axes.legend(fontsize=8)
+    try:
+        canvas(figure).print_png(str(target))
+    except OSError as error:
+        raise OperationFailedError(f"{target}: {error.strerror}") from error
+
+
+def _is_wide(values: Sequence[float]) -> bool:
+    return min(values) > 0 and max(values) / min(values) > _LOG_FROM
 
 
 def page(pictures: Sequence[Picture], title: str) -> str:
@@ -189,9 +207,12 @@ def _stroke(x1: float, y1: float, x2: float, y2: float, colour: str) -> str:
     return f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{colour}"/>'
 
 
-def _text(x: float, y: float, text: str, *, anchor: str = "start", size: int = 12) -> str:
+def _text(
+    x: float, y: float, text: str, *, anchor: str = "start", size: int = 12, colour: str = "black"
+) -> str:
     words = html.escape(text)
-    return f'<text x="{x}" y="{y}" text-anchor="{anchor}" font-size="{size}">{words}</text>'
+    about = f'text-anchor="{anchor}" font-size="{size}" fill="{colour}"'
+    return f'<text x="{x}" y="{y}" {about}>{words}</text>'
 
 
 def _short(value: float) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from opd.cli import asking, output
 from opd.cli.commands.record import interrupts
 from opd.cli.progress import ProgressLine
-from opd.errors import UsageError
+from opd.errors import OperationFailedError, UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -50,7 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plot",
         metavar="FILE",
-        help="show: histograms, and of several runs a line, into FILE.html or FILE.svg",
+        help="show: histograms, curves, and of several runs lines, into FILE.html, FILE.svg or"
+        " FILE.png (which needs matplotlib: pip install 'opd[plots]')",
     )
     parser.add_argument("--metric", metavar="NAME", help="compare: what to judge by")
     parser.add_argument("--rounds", type=int, metavar="N", help="compare: turns a process (15)")
@@ -179,11 +180,13 @@ def _plot(arguments: argparse.Namespace) -> int:
     """Draw runs into a file. UsageError for one of another kind, or nothing to draw."""
     from pathlib import Path
 
-    from opd.probes.plots import page, pictures_of, svg
+    from opd.probes.plots import PNG_MOST, page, pictures_of, png, svg_of_all
 
     target = Path(arguments.plot)
-    if target.suffix not in (".html", ".svg"):
-        raise UsageError(f"--plot {arguments.plot}: expected a name that ends in .html or .svg")
+    if target.suffix not in (".html", ".svg", ".png"):
+        raise UsageError(
+            f"--plot {arguments.plot}: expected a name that ends in .html, .svg or .png"
+        )
     results, samples = [], []
     with asking.open_source(arguments) as source:
         for word in arguments.words:
@@ -195,12 +198,21 @@ def _plot(arguments: argparse.Namespace) -> int:
     if not pictures:
         raise UsageError("there is nothing to draw: these runs have too few samples")
     title = f"{results[0]['probe']} on {results[0]['machine'].get('host', 'this machine')}"
-    # One picture an SVG: the first, which of several runs is their line.
-    text = page(pictures, title) if target.suffix == ".html" else svg(pictures[0])
-    target.write_text(text, encoding="utf-8")
-    count = len(pictures) if target.suffix == ".html" else 1
-    result = {"file": str(target), "pictures": count}
-    output.print_result(result, _form(arguments), output.clean(f"{target}: {count} pictures"))
+    of = ""
+    if target.suffix == ".png":
+        if len(pictures) > PNG_MOST:
+            of = f" of {len(pictures)} (FILE.html has room for all)"
+            pictures = pictures[:PNG_MOST]
+        png(pictures, target)
+    else:
+        text = page(pictures, title) if target.suffix == ".html" else svg_of_all(pictures)
+        try:
+            target.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise OperationFailedError(f"{target}: {error.strerror}") from error
+    result = {"file": str(target), "pictures": len(pictures)}
+    words = output.clean(f"{target}: {len(pictures)} pictures{of}")
+    output.print_result(result, _form(arguments), words)
     return 0
 
 
