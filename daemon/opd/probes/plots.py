@@ -161,7 +161,7 @@ def png(pictures: Sequence[Picture], target: Path) -> None:
         axes.set_xlabel(picture.x.replace("$", r"\$"))
         axes.set_ylabel(picture.y.replace("$", r"\$"))
         axes.grid(visible=True, color="#ddd")
-        axes.set_axisbelow(True)  # noqa: FBT003 - its only argument
+        axes.set_axisbelow(True)
         points = [point for _name, line in picture.lines for point in line]
         if _is_wide([point[0] for point in points]):
             axes.set_xscale("log")
