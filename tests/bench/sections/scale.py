@@ -23,10 +23,10 @@ from bench.harness.section import Context, Section
 CPUS = (2, 32, 128, 512)
 STAGES = ("copy", "order", "attribute", "hash")
 # What a sample passes through.
-CORE = tuple(
+CORE = (
     "sampler drain ring ring_task targets record record_sample order pipeline pipeline_maps"
     " attribute attribute_ibs ibs* aspace maps image identity intern profile_hash label cgroup*"
-    " hierarchy procfs window payload filter".split()
+    " hierarchy procfs window payload filter"
 )
 MIB = 1 << 20
 FULL = 0.5  # of a core: a thread that is busier has no room for a burst
@@ -50,7 +50,7 @@ def run(context: Context) -> None:
     sizes = context.choose(CPUS, (2, 32))
     drains = context.choose((1, 2, 4), (1, 2))
     runs: dict[tuple[str, int, int], list[Any]] = {}
-    with built("bench_scale", *CORE) as program, tempfile.TemporaryDirectory() as folder:
+    with built("bench_scale", *CORE.split()) as program, tempfile.TemporaryDirectory() as folder:
         recordings = {}
         for name in names:
             data = (rings.FOLDER / f"{name}.rings").read_bytes()
