@@ -260,33 +260,6 @@ def quantum_of(samples: array[int]) -> int:
     return int(lib.opd_dto_quantum(ffi.from_buffer("uint64_t[]", samples), len(samples)))
 
 
-class Gate(NamedTuple):
-    """Two distributions as a fixed gate sees them: means of the middle 80 % in ticks.
-
-    ``ks_d``, ``ks_p``: Kolmogorov's distance of the parts so cut. Outliers are
-    above Q3 + 1.5 IQR of both together.
-    """
-
-    baseline_mean: float
-    current_mean: float
-    ks_d: float
-    ks_p: float
-    baseline_outliers: int
-    current_outliers: int
-    baseline_median: float
-    current_median: float
-
-
-def gate_of(baseline: array[int], current: array[int]) -> Gate:
-    """Judge two columns of the same length in ticks. Raises NativeError without any."""
-    copies = array("Q", baseline), array("Q", current)
-    count = min(map(len, copies))
-    out = ffi.new("struct opd_dto_gate *")
-    a, b = (ffi.from_buffer("uint64_t[]", column) for column in copies)
-    check(lib.opd_dto_gate(a, b, count, out), "the gate")
-    return Gate(*(getattr(out, name) for name in Gate._fields))
-
-
 class Hold:
     """Files of settings with other values, until ``release`` or the caller's end.
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From raw ticks to what a verdict is made of: paired blocks, and the fixed gate
-// of old beside it.
+// From raw ticks to what a verdict is made of: paired blocks.
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -97,84 +96,4 @@ opd_dto_quantum(const uint64_t *samples, uint64_t count)
     }
     free(ordered);
     return least;
-}
-
-// The greatest distance of two empirical distributions of `count` samples each.
-static double
-ks_distance(const uint64_t *a, const uint64_t *b, size_t count)
-{
-    size_t i = 0, k = 0, most = 0;
-    while (i < count && k < count) {
-        uint64_t at = a[i] < b[k] ? a[i] : b[k];
-        while (i < count && a[i] == at)
-            i++;
-        while (k < count && b[k] == at)
-            k++;
-        size_t apart = i > k ? i - k : k - i;
-        most = apart > most ? apart : most;
-    }
-    return (double)most / (double)count;
-}
-
-// Kolmogorov's series for two samples of `count` each.
-static double
-ks_chance(double distance, size_t count)
-{
-    double root = sqrt((double)count / 2);
-    double lambda = (root + 0.12 + 0.11 / root) * distance, sum = 0;
-    if (lambda < 0.2)
-        return 1;
-    for (int k = 1; k <= 100; k++) {
-        double term = exp(-2.0 * k * k * lambda * lambda);
-        sum += k % 2 ? term : -term;
-        if (term < 1e-12)
-            break;
-    }
-    double p = 2 * sum;
-    return p < 0 ? 0 : p > 1 ? 1 : p;
-}
-
-static uint64_t
-above(const uint64_t *ordered, size_t count, double fence)
-{
-    size_t low = 0, high = count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if ((double)ordered[middle] > fence)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return count - low;
-}
-
-int
-opd_dto_gate(uint64_t *baseline, uint64_t *current, uint64_t count, struct opd_dto_gate *out)
-{
-    if (count == 0)
-        return -EINVAL;
-    qsort(baseline, count, sizeof(*baseline), by_value);
-    qsort(current, count, sizeof(*current), by_value);
-    size_t cut = count / 10, kept = count - 2 * cut;
-    uint64_t *both = malloc(2 * count * sizeof(*both));
-    if (both == NULL)
-        return -ENOMEM;
-    memcpy(both, baseline, count * sizeof(*both));
-    memcpy(both + count, current, count * sizeof(*both));
-    qsort(both, 2 * count, sizeof(*both), by_value);
-    double q1 = quantile(both, 2 * count, 0.25), q3 = quantile(both, 2 * count, 0.75);
-    double fence = q3 + 1.5 * (q3 - q1);
-    free(both);
-    double distance = ks_distance(baseline + cut, current + cut, kept);
-    *out = (struct opd_dto_gate){
-        .baseline_mean = middle_mean(baseline, count),
-        .current_mean = middle_mean(current, count),
-        .ks_d = distance,
-        .ks_p = ks_chance(distance, kept),
-        .baseline_outliers = above(baseline, count, fence),
-        .current_outliers = above(current, count, fence),
-        .baseline_median = quantile(baseline, count, 0.5),
-        .current_median = quantile(current, count, 0.5),
-    };
-    return 0;
 }

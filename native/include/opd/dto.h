@@ -126,16 +126,6 @@ int64_t opd_dto_blocks(const uint64_t *ticks, uint64_t iterations, uint32_t bloc
 // What the clock steps by: the smallest difference between two of the samples.
 uint64_t opd_dto_quantum(const uint64_t *samples, uint64_t count);
 
-// The two distributions as the fixed gate of old sees them: pooled, sorted, cut.
-struct opd_dto_gate {
-    double baseline_mean, current_mean;           // of the 10th to the 90th percentile, in ticks
-    double ks_d, ks_p;                            // of the parts so cut
-    uint64_t baseline_outliers, current_outliers; // above Q3 + 1.5 IQR of both
-    double baseline_median, current_median;
-};
-// Sorts both in place. 0 or -EINVAL without samples.
-int opd_dto_gate(uint64_t *baseline, uint64_t *current, uint64_t count, struct opd_dto_gate *out);
-
 // ---- settings that are put back whatever happens
 
 // Writes values[i] to the file paths[i]; a process apart, which no signal to

@@ -45,12 +45,6 @@ void opd_dto_facts(const struct opd_dto *dto, struct opd_dto_facts *out);
 int64_t opd_dto_blocks(const uint64_t *ticks, uint64_t iterations, uint32_t block, uint32_t mean,
                        double *effect, double *null);
 uint64_t opd_dto_quantum(const uint64_t *samples, uint64_t count);
-struct opd_dto_gate {
-    double baseline_mean, current_mean, ks_d, ks_p;
-    uint64_t baseline_outliers, current_outliers;
-    double baseline_median, current_median;
-};
-int opd_dto_gate(uint64_t *baseline, uint64_t *current, uint64_t count, struct opd_dto_gate *out);
 struct opd_dto_hold;
 int opd_dto_hold(const char *const *paths, const char *const *values, uint32_t count,
                  struct opd_dto_hold **out, char *reason);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opd.features.declared import Feature, Metric, Need, Probe
 from opd.features.dto.cells import cpu_of, pages_of
-from opd.features.dto.implementations import resolve
+from opd.features.dto.implementations import check, sources_of
 from opd.features.dto.measure import measure
 from opd.features.dto.modes import check_mode
 from opd.features.dto.options import DtoOptions
@@ -35,8 +35,7 @@ def needs(options: DtoOptions) -> Need:
     check_mode(options.mode)
     cpu_of(options, cpus_of(options))
     pages_of(options)
-    for text in (options.baseline, options.current):
-        resolve(text, options)
+    check(sources_of(options), [options.op])
     return Need(memory_bytes=options.memory_bytes)
 
 

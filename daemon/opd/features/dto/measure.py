@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import os
 import statistics
+import time
 from array import array
 from typing import TYPE_CHECKING, Any
 
 from opd.errors import OpdError
 from opd.features.dto import cells, frequency
-from opd.features.dto.implementations import resolve
+from opd.features.dto.implementations import open_pair, sources_of
 from opd.features.dto.modes import ENVIRONMENT
 from opd.stats.bootstrap import autocorrelation
 from opd.stats.samples import contrast
@@ -20,7 +21,7 @@ from opd_native.errors import NativeError
 
 if TYPE_CHECKING:
     from opd.features.dto.cells import Amount
-    from opd.features.dto.implementations import Implementation
+    from opd.features.dto.implementations import Pair
     from opd.features.dto.options import DtoOptions
     from opd.probes.measuring import Measuring
     from opd.stats.verdict import Verdict
@@ -44,13 +45,13 @@ def measure(options: DtoOptions, run: Measuring) -> None:
     os.environ.update(ENVIRONMENT[options.mode])
     try:
         cpu = cells.cpu_of(options, run.cpus)
-        baseline = resolve(options.baseline, options)
-        current = resolve(options.current, options)
+        pair = open_pair(sources_of(options), [options.op], layouts=options.layouts, tell=run.note)
         asked = frequency.wanted(cpu, options.perf_core_freq_mhz, options.perf_uncore_freq_mhz)
         held = frequency.hold(asked, run.note)
         try:
-            _Measurement(options, run, cpu, baseline, current).do()
+            _Measurement(options, run, cpu, pair).do()
         finally:
+            pair.close()
             if held is not None:
                 held.release()
     except DtoError as error:
@@ -64,23 +65,17 @@ def measure(options: DtoOptions, run: Measuring) -> None:
 class _Measurement:
     """A cell between its first round and its verdict."""
 
-    def __init__(
-        self,
-        options: DtoOptions,
-        run: Measuring,
-        cpu: int,
-        baseline: Implementation,
-        current: Implementation,
-    ) -> None:
+    def __init__(self, options: DtoOptions, run: Measuring, cpu: int, pair: Pair) -> None:
         self._options = options
         self._run = run
-        self._sides = baseline, current
-        self._layouts = max(len(baseline.layouts), len(current.layouts))
+        self._pair = pair
+        self._layouts = pair.layouts
+        self._began = time.monotonic()
+        self._judging = 0.0
         if len(run.cpus) and cpu != 1 and options.perf_cpu < 0:
             run.note(f"measured on CPU {cpu}: CPU 1 is not allowed")
         self._cell = Cell(
-            baseline.layouts[0],
-            current.layouts[0],
+            *pair.functions(0),
             op=Op[options.op.upper()],
             size=options.size,
             pages=cells.pages_of(options),
@@ -102,6 +97,7 @@ class _Measurement:
         self._iterations = self._done = 0
         self._moved = self._drops = self._faults = 0
         self._addition_ticks: list[float] = []
+        self._seconds = 0.0
 
     def do(self) -> None:
         """All of it."""
@@ -115,6 +111,7 @@ class _Measurement:
             run.note(f"perf_iters={options.perf_iters}: capped at {amount.iterations}")
         margins = cells.margins_of(options.size, options.perf_min_effect, self._layouts)
         verdict = self._looks(amount, margins)
+        self._seconds = time.monotonic() - self._began
         self._cell.close()
         self._tell(amount, quantum, additions, verdict)
         run.verdict(verdict, metric="ratio", gating=not options.reference)
@@ -147,6 +144,7 @@ class _Measurement:
             while self._done < rounds:
                 self._one(amount)
                 self._run.progress(self._done, rounds)
+            began = time.monotonic()
             verdict = judge(
                 [self._effects[key] for key in sorted(self._effects)],
                 [self._nulls[key] for key in sorted(self._nulls)],
@@ -154,6 +152,7 @@ class _Measurement:
                 look=look,
                 looks=amount.looks,
             )
+            self._judging += time.monotonic() - began
             if verdict.result != "UNDECIDED":
                 break
             rounds *= 2
@@ -163,8 +162,7 @@ class _Measurement:
         """One round: measured, told, taken apart."""
         layout = self._done % self._layouts
         if self._layouts > 1:
-            first, second = (side.layouts[layout % len(side.layouts)] for side in self._sides)
-            self._cell.exchange(first, second)
+            self._cell.exchange(*self._pair.functions(layout))
         taken = self._cell.round(amount.iterations)
         effect, null = blocks_of(taken, amount.block, mean=amount.mean)
         group = layout if self._layouts > 1 else self._done
@@ -212,17 +210,13 @@ class _Measurement:
                 "iterations_in_all": self._iterations,
                 "layouts": self._layouts,
                 "quantum_ticks": quantum,
+                "seconds": self._seconds,
+                "judging_seconds": self._judging,
                 "drops": self._drops,
                 "faults": self._faults,
             },
         )
-        run.detail(
-            "implementations",
-            {
-                side: {"name": one.name, **one.facts}
-                for side, one in zip(("baseline", "current"), self._sides, strict=True)
-            },
-        )
+        run.detail("implementations", self._pair.details())
         if additions:
             ticks = additions * statistics.fmean(self._addition_ticks)
             base = statistics.median(self._ticks[Arm.A] + self._ticks[Arm.A_AGAIN])

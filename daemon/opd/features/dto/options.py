@@ -77,6 +77,15 @@ class DtoOptions(ProbeOptions, frozen=True, kw_only=True, forbid_unknown_fields=
     looks: Annotated[
         int, about("How often it may be looked whether it is decided.", ge=1, le=4)
     ] = 4
+    layouts: Annotated[
+        int,
+        about(
+            "Ways in which builds that are linked lie in memory, measured in turn; 8 for small"
+            " operations.",
+            ge=1,
+            le=64,
+        ),
+    ] = 1
     warmup: Annotated[
         int,
         about("Iterations of a round before those that count; -1: by size.", ge=-1, le=100_000),

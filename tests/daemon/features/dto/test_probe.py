@@ -12,7 +12,7 @@ import pytest
 
 from opd.errors import OperationFailedError, UsageError
 from opd.features.dto import cells, frequency, modes
-from opd.features.dto.implementations import resolve
+from opd.features.dto.implementations import open_pair, sources_of
 from opd.features.dto.options import DtoOptions
 from opd.probes import running
 from opd.probes.jobs import Control, measure_all
@@ -93,7 +93,7 @@ def test_a_cell_is_measured_and_judged(tmp_path):
     assert cell["iterations_in_all"] == 750
     gate = run.details["gate"]
     assert gate["result"] == ("FAIL" if gate["change_percent"] > 2 else "PASS")
-    assert run.details["implementations"]["current"] == {"name": "libc", "kind": "libc"}
+    assert run.details["implementations"]["current"]["name"] == "libc"
     assert run.details["stats"]["verdict"] == run.verdict["result"]
 
 
@@ -215,10 +215,11 @@ def test_offload_says_what_is_missing(tmp_path):
 
 def test_implementations_by_name():
     """By name: the C library, and the kernels that this CPU has."""
-    assert resolve("libc", DtoOptions()).facts == {"kind": "libc"}
-    assert len(resolve("libc", DtoOptions()).layouts) == 1
-    with pytest.raises(UsageError, match="did you mean libc"):
-        resolve("lib", DtoOptions())
+    pair = open_pair(sources_of(DtoOptions(current="sse2")), ["memcpy"])
+    first, second = pair.functions(0)
+    assert first.addresses[0] != second.addresses[0]
+    assert pair.details()["current"]["name"] == "sse2"
+    pair.close()
 
 
 def sysfs(root):
