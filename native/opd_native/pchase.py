@@ -100,7 +100,8 @@ class Chase:
 
     Sizes in bytes; ``stride`` in lines; ``cpus`` one a thread, chasers first;
     ``chain_nodes`` one a chain of each thread, -1 where the thread runs.
-    Either ``iterations`` (passes) or ``seconds``. Raises ChaseError.
+    Either ``iterations`` (passes) or ``seconds``. ``at_speed``: the cores were
+    busy until now, so that no time is spent on their clocks. Raises ChaseError.
     """
 
     def __init__(
@@ -126,12 +127,13 @@ class Chase:
         chain_nodes: Sequence[int] = (),
         seed: int = 1,
         plain_c: bool = False,
+        at_speed: bool = False,
     ) -> None:
         options = ffi.new("struct opd_pchase_options *")
         options.access, options.pages, options.hint = access, pages, hint
         options.work, options.chains, options.threads = work, chains, threads
         options.loaders, options.load, options.load_delay = loaders, load, load_delay
-        options.stride, options.plain_c = stride, plain_c
+        options.stride, options.plain_c, options.at_speed = stride, plain_c, at_speed
         options.line, options.page, options.chain = line, page, chain
         options.load_bytes, options.iterations = load_bytes, iterations
         options.duration_ns, options.seed = int(seconds * 1e9), seed

@@ -371,6 +371,7 @@ opd_pchase_create(const struct opd_pchase_options *options, struct opd_pchase **
     if (pchase == NULL)
         return pchase_fail(reason, ENOMEM, "a run");
     pchase->options = *options;
+    pchase->ramped = options->at_speed != 0;
     pchase->count = options->threads + options->loaders;
     pchase->threads = calloc(pchase->count, sizeof(*pchase->threads));
     int rc = copy_ints(&pchase->cpus, options->cpus, pchase->count);

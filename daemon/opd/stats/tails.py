@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 _STEPS_MOST = 300
@@ -37,6 +38,7 @@ def student_cdf(t: float, freedom: float) -> float:
     return 1.0 - tail if t > 0 else tail
 
 
+@functools.lru_cache(maxsize=1024)
 def student_quantile(share: float, freedom: float) -> float:
     """Where ``share`` of all lie below."""
     if not 0.0 < share < 1.0:

@@ -43,6 +43,7 @@ struct opd_pchase_options {
     uint32_t load_delay;        // pauses after each 4 KiB that a loader streamed
     uint32_t stride;            // lines; forward and reverse
     uint32_t plain_c;           // 1: the loop that the compiler made, for other machines
+    uint32_t at_speed;          // 1: the cores are busy already; else threads spin 0.1 s first
     uint64_t line, page, chain; // bytes; page a multiple of line, chain of page
     uint64_t load_bytes;        // of each of a loader's arrays
     uint64_t iterations;        // passes of a chain; 0: `duration_ns`

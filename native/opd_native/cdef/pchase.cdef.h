@@ -1,7 +1,7 @@
 // opd/pchase.h
 struct opd_pchase_options {
     uint32_t access, pages, hint, work, chains, threads, loaders, load, load_delay, stride,
-        plain_c;
+        plain_c, at_speed;
     uint64_t line, page, chain, load_bytes, iterations, duration_ns, seed;
     const int32_t *cpus;
     const int32_t *chain_nodes;

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import math
 import os
+import time
 from typing import TYPE_CHECKING, Any
 
 from opd.features.pchase.levels import find_levels, sweep, sysfs_caches
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from opd.features.pchase.placement import Places
     from opd.probes.measuring import Measuring
     from opd_native.pchase import Row
+    from opd_native.ticks import TicksRate
 
 PAGES = {
     "4k": MmuPages.BASE,
@@ -29,6 +33,7 @@ PAGES = {
 _CURVE_LEAST = 4096
 _CURVE_SECONDS = 0.05
 _PASS_ROUNDS = 50_000
+_IDLE_MOST = 1.0  # seconds: a core idle for longer may have slowed down
 _CPUS_MOST = 128  # of the matrix between CPUs
 
 
@@ -47,6 +52,33 @@ def measure(options: ChaseOptions, run: Measuring) -> None:
         run.void(error.reason)
     except NativeError as error:
         run.void(str(error))
+
+
+@functools.cache
+def _rate() -> TicksRate:
+    """The TSC's, once a process."""
+    return calibrate()
+
+
+class _Speed:
+    """Which CPUs this process kept busy a moment ago: their clocks have risen already."""
+
+    def __init__(self) -> None:
+        self._busy_until: dict[int, float] = {}
+
+    def is_up(self, cpus: Sequence[int]) -> bool:
+        """Whether all are; from now on they are taken to be."""
+        now = time.monotonic()
+        up = all(now - self._busy_until.get(cpu, -math.inf) < _IDLE_MOST for cpu in cpus)
+        self.used(cpus)
+        return up
+
+    def used(self, cpus: Sequence[int]) -> None:
+        """They were busy until now."""
+        self._busy_until.update(dict.fromkeys(cpus, time.monotonic()))
+
+
+_speed = _Speed()
 
 
 def _built(options: ChaseOptions, run: Measuring) -> Chase:
@@ -72,11 +104,12 @@ def _built(options: ChaseOptions, run: Measuring) -> Chase:
         cpus=[*chosen.cpus, *beside] if options.pin else (),
         chain_nodes=chosen.nodes,
         seed=options.seed,
+        at_speed=_speed.is_up(run.cpus),
     )
 
 
 def _chase(options: ChaseOptions, run: Measuring) -> None:
-    rate = calibrate()
+    rate = _rate()
     if not rate.invariant:
         run.note("the TSC is not said to be invariant; times are CLOCK_MONOTONIC_RAW's")
     chase = _built(options, run)
@@ -94,6 +127,7 @@ def _chase(options: ChaseOptions, run: Measuring) -> None:
         run.progress(index + 1, options.experiments)
     run.detail("experiments", experiments)
     chase.close()
+    _speed.used(run.cpus)
 
 
 def _tell(
@@ -142,6 +176,7 @@ def _bandwidth(options: ChaseOptions, run: Measuring) -> None:
         pages=PAGES[options.mmu_page],
         seconds=options.seconds,
         cpus=[run.cpus[i % len(run.cpus)] for i in range(options.threads)] if options.pin else (),
+        at_speed=_speed.is_up(run.cpus),
     )
     streams.run()  # the first is not counted: it warms up
     # A store to the cache reads its line first; one past the cache does not.
@@ -170,6 +205,7 @@ def _curve(options: ChaseOptions, run: Measuring) -> None:
             seconds=seconds,
             cpus=run.cpus[:1],
             seed=options.seed,
+            at_speed=_speed.is_up(run.cpus[:1]),
         )
         # Of three the least: what disturbs makes it longer, never shorter.
         least = min(row.cpu_ns / row.steps for row in (chase.run()[0] for _ in range(3)))
