@@ -153,18 +153,20 @@ def _cells_with_more() -> list[_Cell]:
     lines = f"memory=8m,line=8,{_QUICK_FAULTS}"
     work = f"chain=16k,{_QUICK_CHASE}"
     return [
-        _Cell("pft, more lines a page", "pft", lines, f"{lines},cachelines=256"),
+        _Cell("pft, more lines a page", "pft", lines, f"{lines},cachelines=100"),
         _Cell("pchase, more work a step", "pchase", f"{work},work=200", f"{work},work=210"),
         _Cell(
             "pchase, a larger chain",
             "pchase",
             f"chain=32k,page=0,{_QUICK_CHASE}",
-            f"chain=33k,page=0,{_QUICK_CHASE}",
+            f"chain={(32 << 10) + 128},page=0,{_QUICK_CHASE}",
         ),
     ]
 
 
-_KEPT_OF_A_STORE = 50  # comparisons; then a store anew, so that its size costs the later ones nothing
+_KEPT_OF_A_STORE = (
+    50  # comparisons; then a store anew, so that its size costs the later ones nothing
+)
 
 
 def _compare_really(context: Context) -> None:
