@@ -14,15 +14,21 @@ if TYPE_CHECKING:
 CHAINS_MOST = 28
 WORK_MOST = 65536
 THREADS_MOST = 4096
+LAPS_MOST = 8
 _REASON = 256
 
 
 class Access(enum.IntEnum):
-    """The order of a chain's lines."""
+    """The order of a chain's lines; PAGE_RANDOM: those of a page forward.
+
+    SAME_SET: lines at one offset of all pages, then those at the next.
+    """
 
     RANDOM = 0
     FORWARD = 1
     REVERSE = 2
+    PAGE_RANDOM = 3
+    SAME_SET = 4
 
 
 class MmuPages(enum.IntEnum):
@@ -99,7 +105,8 @@ class Chase:
     """Chains (and streams) that are built once and run as often as asked.
 
     Sizes in bytes; ``stride`` in lines; ``cpus`` one a thread, chasers first;
-    ``chain_nodes`` one a chain of each thread, -1 where the thread runs.
+    ``chain_nodes`` one a chain of each thread, -1 where the thread runs;
+    ``load_node`` that of streams; ``laps`` each in an order of its own.
     Either ``iterations`` (passes) or ``seconds``. ``at_speed``: the cores were
     busy until now, so that no time is spent on their clocks. Raises ChaseError.
     """
@@ -126,6 +133,8 @@ class Chase:
         cpus: Sequence[int] = (),
         chain_nodes: Sequence[int] = (),
         seed: int = 1,
+        load_node: int = -1,
+        laps: int = 1,
         plain_c: bool = False,
         at_speed: bool = False,
     ) -> None:
@@ -134,6 +143,7 @@ class Chase:
         options.work, options.chains, options.threads = work, chains, threads
         options.loaders, options.load, options.load_delay = loaders, load, load_delay
         options.stride, options.plain_c, options.at_speed = stride, plain_c, at_speed
+        options.laps, options.load_node = laps, load_node
         options.line, options.page, options.chain = line, page, chain
         options.load_bytes, options.iterations = load_bytes, iterations
         options.duration_ns, options.seed = int(seconds * 1e9), seed

@@ -97,10 +97,8 @@ map(const struct opd_pchase_options *options, size_t *bytes, char *reason)
 }
 
 static int
-bind_chain(const struct thread *thread, char *base, size_t bytes, uint32_t chain, char *reason)
+bind_to_node(char *base, size_t bytes, int node, char *reason)
 {
-    const struct opd_pchase_options *options = &thread->pchase->options;
-    int node = options->chain_nodes[thread->index * options->chains + chain];
     if (node < 0)
         return 0;
     enum { WORDS = 16, MPOL_BIND_ = 2 };
@@ -109,7 +107,7 @@ bind_chain(const struct thread *thread, char *base, size_t bytes, uint32_t chain
         return pchase_fail(reason, EINVAL, "node %d", node);
     mask[node / 64] = 1ull << (node % 64);
     int rc = opd_place_policy(base, bytes, MPOL_BIND_, mask, WORDS);
-    return rc ? pchase_fail(reason, -rc, "binding a chain to node %d", node) : 0;
+    return rc ? pchase_fail(reason, -rc, "binding memory to node %d", node) : 0;
 }
 
 static int
@@ -128,7 +126,8 @@ build(struct thread *thread)
     for (uint32_t i = 0; i < options->chains; i++) {
         char *base = thread->base + i * chain;
         if (options->chain_nodes) {
-            int rc = bind_chain(thread, base, chain, i, thread->reason);
+            int node = options->chain_nodes[thread->index * options->chains + i];
+            int rc = bind_to_node(base, chain, node, thread->reason);
             if (rc)
                 return rc;
         }
@@ -148,6 +147,9 @@ build_load(struct thread *thread)
     thread->base = map(options, &thread->bytes, thread->reason);
     if (thread->base == NULL)
         return -ENOMEM;
+    int rc = bind_to_node(thread->base, thread->bytes, options->load_node, thread->reason);
+    if (rc)
+        return rc;
     // Written with something: reads of the zero page would stay in the cache.
     memset(thread->base, 1, options->load_bytes * arrays);
     for (uint32_t i = 0; i < arrays; i++)
@@ -216,7 +218,8 @@ chase(struct thread *thread)
     uint64_t rounds = 0, cpu = cpu_ns(), ticks = opd_ticks();
     row->start_ns = opd_raw_ns();
     if (options->iterations) {
-        rounds = (options->iterations * thread->nodes + code->unroll - 1) / code->unroll;
+        uint64_t lines = options->chain / options->line;
+        rounds = (options->iterations * lines + code->unroll - 1) / code->unroll;
         code->loop(thread->heads, rounds);
         row->end_ns = opd_raw_ns();
     } else {
@@ -315,7 +318,7 @@ wrong(const struct opd_pchase_options *options)
     if (options->threads + (uint64_t)options->loaders == 0 || options->threads > 4096 ||
         options->loaders > 4096)
         return "no thread, or more than 4096";
-    if (options->access > OPD_PCHASE_REVERSE || options->pages > OPD_PCHASE_1G ||
+    if (options->access > OPD_PCHASE_SAME_SET || options->pages > OPD_PCHASE_1G ||
         options->hint > OPD_PCHASE_NTA || options->load >= OPD_LOAD_KINDS)
         return "a word that is none of its enumeration";
     if (options->iterations == 0 && options->duration_ns == 0)
@@ -335,7 +338,10 @@ wrong(const struct opd_pchase_options *options)
         options->chain < options->page || options->chain % options->page || options->chain >> 44 ||
         options->chain / options->line > UINT32_MAX)
         return "a page is a multiple of a line (of 8 bytes), a chain of a page";
-    if (options->stride == 0 && options->access != OPD_PCHASE_RANDOM)
+    if (options->laps > (options->line < 64 ? options->line : 64) / sizeof(void *))
+        return "laps are 1 to as many words as a cache line has, 8 at most";
+    if (options->stride == 0 &&
+        (options->access == OPD_PCHASE_FORWARD || options->access == OPD_PCHASE_REVERSE))
         return "a stride of no lines";
     if (options->iterations > UINT64_MAX / 2 / (options->chain / options->line))
         return "too many iterations";

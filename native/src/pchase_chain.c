@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chains: pages in random order and the lines in each in random order, all of a
-// page before the next; or at a stride. Linked in place, then walked once.
+// page before the next; or at a stride; or lines of one set. Linked in place,
+// lap after lap in a further word of each line, then walked once.
 #include <errno.h>
 #include <stdlib.h>
 
@@ -34,12 +35,13 @@ shuffle(uint32_t *order, uint64_t count, uint64_t *state)
 
 struct link {
     void **first, **last;
-    uint64_t nodes;
+    uint64_t nodes, lap;
 };
 
 static void
 append(struct link *link, void **node)
 {
+    node += link->lap;
     if (link->last)
         *link->last = node;
     else
@@ -69,11 +71,37 @@ link_random(struct link *link, char *base, const struct opd_pchase_options *opti
     int rc = page_order && line_order ? 0 : -ENOMEM;
     if (rc == 0) {
         shuffle(page_order, pages, state);
+        for (uint64_t j = 0; j < lines; j++)
+            line_order[j] = (uint32_t)j;
         for (uint64_t i = 0; i < pages; i++) {
             char *page = base + page_order[i] * options->page;
-            shuffle(line_order, lines, state);
+            if (options->access == OPD_PCHASE_RANDOM)
+                shuffle(line_order, lines, state);
             for (uint64_t j = 0; j < lines; j++)
                 append(link, node_at(page + line_order[j] * options->line, options->line, state));
+        }
+    }
+    free(page_order);
+    free(line_order);
+    return rc;
+}
+
+// Where pages are as large as a way of a cache, lines at one offset of them
+// meet in one set. No line of a cell but its first: all would not meet.
+static int
+link_sets(struct link *link, char *base, const struct opd_pchase_options *options, uint64_t *state)
+{
+    uint64_t pages = options->chain / options->page, lines = options->page / options->line;
+    uint32_t *page_order = malloc(pages * sizeof(*page_order));
+    uint32_t *line_order = malloc(lines * sizeof(*line_order));
+    int rc = page_order && line_order ? 0 : -ENOMEM;
+    if (rc == 0) {
+        shuffle(line_order, lines, state);
+        for (uint64_t j = 0; j < lines; j++) {
+            shuffle(page_order, pages, state);
+            for (uint64_t i = 0; i < pages; i++)
+                append(link, (void **)(base + page_order[i] * options->page +
+                                       line_order[j] * options->line));
         }
     }
     free(page_order);
@@ -98,12 +126,17 @@ pchase_chain_build(char *base, const struct opd_pchase_options *options, uint64_
                    void **head, uint64_t *nodes)
 {
     struct link link = {0};
-    if (options->access == OPD_PCHASE_RANDOM) {
-        int rc = link_random(&link, base, options, state);
+    uint64_t laps = options->laps ? options->laps : 1;
+    for (; link.lap < laps; link.lap++) {
+        int rc = 0;
+        if (options->access == OPD_PCHASE_FORWARD || options->access == OPD_PCHASE_REVERSE)
+            link_strided(&link, base, options);
+        else if (options->access == OPD_PCHASE_SAME_SET)
+            rc = link_sets(&link, base, options, state);
+        else
+            rc = link_random(&link, base, options, state);
         if (rc)
             return rc;
-    } else {
-        link_strided(&link, base, options);
     }
     *link.last = link.first;
     // Back at the first node after exactly all steps, and not before: one
@@ -114,7 +147,7 @@ pchase_chain_build(char *base, const struct opd_pchase_options *options, uint64_
         at = *at;
         steps++;
     } while (at != link.first && steps <= link.nodes);
-    if (steps != link.nodes || link.nodes != options->chain / options->line)
+    if (steps != link.nodes || link.nodes != laps * (options->chain / options->line))
         return -EILSEQ;
     *head = link.first;
     *nodes = link.nodes;

@@ -14,6 +14,7 @@ static const struct opd_pchase_options plain = {.chains = 1,
                                                 .page = 4096,
                                                 .chain = 1 << 16,
                                                 .load_bytes = 1 << 16,
+                                                .load_node = -1,
                                                 .iterations = 3};
 
 enum { CHAIN = 92 << 10 }; // 23 pages: a count that trapped affine orders
@@ -27,7 +28,7 @@ cycles(void)
     struct opd_pchase_options options = plain;
     options.chain = CHAIN;
     static const uint64_t lines[] = {64, 128, 256};
-    for (uint32_t access = 0; access <= OPD_PCHASE_REVERSE; access++)
+    for (uint32_t access = 0; access <= OPD_PCHASE_SAME_SET; access++)
         for (int k = 0; k < 3; k++)
             for (options.stride = 1; options.stride < 20; options.stride += 6) {
                 options.access = access;
@@ -47,6 +48,55 @@ cycles(void)
                 }
                 CHECK(at == head);
             }
+}
+
+// Every lap goes through all lines once, in an order of its own.
+static void
+laps_differ(void)
+{
+    struct opd_pchase_options options = plain;
+    options.chain = CHAIN;
+    options.laps = 5;
+    void *head = NULL;
+    uint64_t nodes = 0, state = 11, alike = 0;
+    static uint64_t first[CHAIN / 64];
+    CHECK(pchase_chain_build(memory[0], &options, &state, &head, &nodes) == 0);
+    CHECK(nodes == 5 * CHAIN / 64);
+    char *at = head;
+    for (uint64_t lap = 0; lap < options.laps; lap++) {
+        memset(seen, 0, sizeof(seen));
+        for (uint64_t i = 0; i < CHAIN / 64; i++, at = *(char **)at) {
+            uint64_t cell = (uint64_t)(at - memory[0]) / 64;
+            CHECK(!seen[cell] && (uint64_t)(at - memory[0]) % 64 == 8 * lap);
+            seen[cell] = 1;
+            alike += lap > 0 && first[i] == cell;
+            first[i] = lap == 0 ? cell : first[i];
+        }
+    }
+    CHECK(at == head && alike < CHAIN / 64 / 8);
+}
+
+// Lines at one offset of all pages, one after the other.
+static void
+sets_together(void)
+{
+    struct opd_pchase_options options = plain;
+    options.chain = CHAIN;
+    options.access = OPD_PCHASE_SAME_SET;
+    void *head = NULL;
+    uint64_t nodes = 0, state = 2;
+    CHECK(pchase_chain_build(memory[0], &options, &state, &head, &nodes) == 0);
+    char *at = head;
+    for (uint64_t i = 0; i < nodes; i++) {
+        char *next = *(char **)at;
+        CHECK(i % 23 == 22 || (at - memory[0]) % 4096 == (next - memory[0]) % 4096);
+        at = next;
+    }
+    options.line = options.page = 4096; // a cell's first line, all in one set
+    CHECK(pchase_chain_build(memory[0], &options, &state, &head, &nodes) == 0 && nodes == 23);
+    at = head;
+    for (uint64_t i = 0; i < nodes; i++, at = *(char **)at)
+        CHECK((at - memory[0]) % 4096 == 0);
 }
 
 static void
@@ -208,6 +258,8 @@ int
 main(void)
 {
     RUN(cycles);
+    RUN(laps_differ);
+    RUN(sets_together);
     RUN(lines_of_a_page_together);
     RUN(code_follows);
     RUN(runs);

@@ -7,7 +7,13 @@
 
 #include "opd/ticks.h"
 
-enum opd_pchase_access { OPD_PCHASE_RANDOM, OPD_PCHASE_FORWARD, OPD_PCHASE_REVERSE };
+enum opd_pchase_access {
+    OPD_PCHASE_RANDOM, // pages, and the lines in each
+    OPD_PCHASE_FORWARD,
+    OPD_PCHASE_REVERSE,
+    OPD_PCHASE_PAGE_RANDOM, // pages; lines forward
+    OPD_PCHASE_SAME_SET,    // lines at one offset of all pages, then those at the next
+};
 enum opd_pchase_pages {
     OPD_PCHASE_4K, // base pages: MADV_NOHUGEPAGE
     OPD_PCHASE_THP,
@@ -43,6 +49,7 @@ struct opd_pchase_options {
     uint32_t load_delay;        // pauses after each 4 KiB that a loader streamed
     uint32_t stride;            // lines; forward and reverse
     uint32_t plain_c;           // 1: the loop that the compiler made, for other machines
+    uint32_t laps;              // each in an order of its own, 1..8 words of a line; 0: one
     uint32_t at_speed;          // 1: the cores are busy already; else threads spin 0.1 s first
     uint64_t line, page, chain; // bytes; page a multiple of line, chain of page
     uint64_t load_bytes;        // of each of a loader's arrays
@@ -51,6 +58,7 @@ struct opd_pchase_options {
     uint64_t seed;
     const int32_t *cpus;        // of all threads, chasers first; NULL: not pinned
     const int32_t *chain_nodes; // threads * chains; NULL, -1: where the thread runs
+    int32_t load_node;          // of loaders' arrays; -1: where the thread runs
 };
 
 // One thread's row of one experiment. Times are CLOCK_MONOTONIC_RAW.
@@ -77,7 +85,7 @@ void opd_pchase_destroy(struct opd_pchase *pchase);
 int opd_pchase_run(struct opd_pchase *pchase, struct opd_pchase_row *rows, char *reason);
 
 struct opd_pchase_facts {
-    uint64_t nodes;      // of each chain
+    uint64_t nodes;      // of each chain, all laps
     uint64_t bytes;      // mapped in all
     uint64_t huge_bytes; // of them in huge pages
     uint32_t compiled;   // 1: the loop is machine code made for these options

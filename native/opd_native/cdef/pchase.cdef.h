@@ -1,10 +1,11 @@
 // opd/pchase.h
 struct opd_pchase_options {
     uint32_t access, pages, hint, work, chains, threads, loaders, load, load_delay, stride,
-        plain_c, at_speed;
+        plain_c, laps, at_speed;
     uint64_t line, page, chain, load_bytes, iterations, duration_ns, seed;
     const int32_t *cpus;
     const int32_t *chain_nodes;
+    int32_t load_node;
 };
 struct opd_pchase_row {
     uint64_t steps, bytes, start_ns, end_ns, ticks, cpu_ns;

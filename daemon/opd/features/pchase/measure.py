@@ -97,6 +97,7 @@ def _built(options: ChaseOptions, run: Measuring) -> Chase:
         work=options.work,
         iterations=options.iterations,
         seconds=options.seconds,
+        laps=options.laps,
         loaders=options.loaders,
         load=Load[options.load.upper()],
         load_bytes=options.load_memory if options.loaders else 0,

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from opd.features.declared import SIZE, ProbeOptions, about
 from opd.features.pchase.placement import parse_placement
-from opd_native.pchase import CHAINS_MOST, THREADS_MOST, WORK_MOST
+from opd_native.pchase import CHAINS_MOST, LAPS_MOST, THREADS_MOST, WORK_MOST
 
 _SIZE_MOST = 1 << 44
 
@@ -49,8 +49,21 @@ class ChaseOptions(ProbeOptions, frozen=True, kw_only=True, forbid_unknown_field
     seconds: Annotated[float, about("Length of an experiment.", ge=0.001, le=3600)] = 0.5
     experiments: Annotated[int, about("Experiments that count.", ge=1, le=10_000)] = 5
     access: Annotated[
-        Literal["random", "forward", "reverse"], about("The order of a chain's lines.")
+        Literal["random", "forward", "reverse", "page_random", "same_set"],
+        about(
+            "The order of a chain's lines. page_random: those of a page forward; same_set:"
+            " those at one offset of all pages (page: a way of the cache), then the next."
+        ),
     ] = "random"
+    laps: Annotated[
+        int,
+        about(
+            "Laps, each in an order of its own, before the first comes again: prefetchers that"
+            " learn an order do not know the next. At most the words of a cache line.",
+            ge=1,
+            le=LAPS_MOST,
+        ),
+    ] = 1
     stride: Annotated[
         int, about("Lines from one node to the next, forward or reverse.", ge=1, le=1 << 30)
     ] = 1
@@ -102,8 +115,12 @@ class ChaseOptions(ProbeOptions, frozen=True, kw_only=True, forbid_unknown_field
                 f"chain={self.chain} has more than 2^32 lines of {self.line}",
             ),
             (
-                self.stride > 1 and self.access == "random",
+                self.stride > 1 and self.access not in {"forward", "reverse"},
                 "stride is of access=forward or reverse",
+            ),
+            (
+                self.laps > min(self.line, 64) // 8,
+                f"laps={self.laps} needs as many words (of 8 bytes) in a line={self.line}",
             ),
             (self.load_memory % 4096, "load_memory is a multiple of 4 KiB"),
         ):

@@ -52,7 +52,7 @@ def as_csv(results: list[dict[str, Any]]) -> str:
 
 def _rows(result: dict[str, Any]) -> list[str]:
     asked = result["parameters"]
-    nodes = result["details"]["chain"]["nodes"]
+    nodes = result["details"]["chain"]["nodes"] // asked["laps"]
     resolution = 1 / result["details"]["chain"]["ticks_per_ns"]
     kind, _, number = asked["numa"].partition(":")
     thread = asked["chain"] * asked["chains"]

@@ -54,6 +54,8 @@ def test_a_chase_tells_latency_and_bandwidth():
     [
         {"access": "forward", "stride": 3},
         {"access": "reverse"},
+        {"access": "page_random", "laps": 3},
+        {"access": "same_set", "laps": 8},
         {"mmu_page": "thp", "chain": 2 << 20},
         {"hint": "nta", "work": 7},
         {"threads": 2, "loaders": 1, "load": "copy", "load_memory": 65536},
@@ -194,6 +196,7 @@ def test_nodes_of_sysfs(tmp_path):
         ({"page": 96}, "multiple of line"),
         ({"chain": 92 << 10, "page": 8192}, "the next is 98304"),
         ({"stride": 2}, "stride is of"),
+        ({"line": 16, "laps": 3}, "in a line=16"),
         ({"load_memory": 70000}, "load_memory"),
         ({"numa": "far"}, "expected local"),
     ],
