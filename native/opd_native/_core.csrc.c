@@ -4,6 +4,7 @@
 #include "opd/condense.h"
 #include "opd/demangle.h"
 #include "opd/dto.h"
+#include "opd/dto_load.h"
 #include "opd/elf.h"
 #include "opd/ibs.h"
 #include "opd/identity.h"

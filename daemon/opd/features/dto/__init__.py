@@ -1,6 +1,7 @@
 """``dto``: two implementations of memcpy, memmove, memset, memcmp, and a verdict.
 
-``options``, ``implementations``, ``modes`` and ``cells`` say what is measured,
+``options``, ``implementations`` (``sides`` as asked for; revisions by ``building``, kept apart by
+``linking`` and ``pairs``, of ``libraries``), ``modes`` and ``cells`` say what is measured,
 ``measure`` does it in the probe's process; the cell's loops are C (opd/dto.h).
 """
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from opd.errors import OpdError
 from opd.features.dto import cells, frequency
-from opd.features.dto.implementations import open_pair, sources_of
+from opd.features.dto.implementations import layouts_of, open_pair, sources_of
 from opd.features.dto.modes import ENVIRONMENT
 from opd.stats.bootstrap import autocorrelation
 from opd.stats.samples import contrast
@@ -45,7 +45,7 @@ def measure(options: DtoOptions, run: Measuring) -> None:
     os.environ.update(ENVIRONMENT[options.mode])
     try:
         cpu = cells.cpu_of(options, run.cpus)
-        pair = open_pair(sources_of(options), [options.op], layouts=options.layouts, tell=run.note)
+        pair = open_pair(sources_of(options), [options.op], layouts=layouts_of(options))
         asked = frequency.wanted(cpu, options.perf_core_freq_mhz, options.perf_uncore_freq_mhz)
         held = frequency.hold(asked, run.note)
         try:

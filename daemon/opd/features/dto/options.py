@@ -41,8 +41,24 @@ class DtoOptions(ProbeOptions, frozen=True, kw_only=True, forbid_unknown_fields=
             le=100,
         ),
     ] = 0
-    baseline: Annotated[str, about("The implementation that was.")] = "libc"
+    baseline: Annotated[
+        str,
+        about(
+            "The implementation that was: libc avx512 avx2 sse2 rep-movsb nt, a library's path,"
+            " git:REVISION or worktree."
+        ),
+    ] = "libc"
     current: Annotated[str, about("The implementation that is judged.")] = "libc"
+    tree: Annotated[str, about("Directory of git:REVISION and worktree.")] = ""
+    build: Annotated[str, about("Command that builds there.")] = ""
+    current_build: Annotated[str, about("Another one for current.")] = ""
+    artifact: Annotated[
+        str, about("What it makes, a path in the tree: a shared library, an archive, an object.")
+    ] = ""
+    link: Annotated[str, about("Words for the linker of archives and objects, such as -lm.")] = ""
+    build_limit: Annotated[
+        float, about("Seconds after which a build is ended.", ge=0.1, le=86_400)
+    ] = 600.0
     inject: Annotated[
         float,
         about("Per cent of its time that current is made to take longer.", ge=0, le=1000),
@@ -80,12 +96,12 @@ class DtoOptions(ProbeOptions, frozen=True, kw_only=True, forbid_unknown_fields=
     layouts: Annotated[
         int,
         about(
-            "Ways in which builds that are linked lie in memory, measured in turn; 8 for small"
-            " operations.",
-            ge=1,
+            "Ways in which archives and objects are linked, measured in turn; 0: 8 below 16 KiB,"
+            " else 1.",
+            ge=0,
             le=64,
         ),
-    ] = 1
+    ] = 0
     warmup: Annotated[
         int,
         about("Iterations of a round before those that count; -1: by size.", ge=-1, le=100_000),
