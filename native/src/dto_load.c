@@ -8,14 +8,18 @@
 
 // What the loader says has no number: its words are all there is. These are of
 // glibc; without them the caller does not try another way, no more.
-static int told(const char *words) {
+static int
+told(const char *words)
+{
     if (strstr(words, "no more namespaces") || strstr(words, "static TLS") ||
         strstr(words, "cannot allocate memory"))
         return -ENOMEM;
     return -ELIBBAD;
 }
 
-int opd_dto_load(const char *path, uint32_t own_namespace, void **handle, char *reason) {
+int
+opd_dto_load(const char *path, uint32_t own_namespace, void **handle, char *reason)
+{
     void *found;
     dlerror();
     if (own_namespace) {
@@ -34,7 +38,8 @@ int opd_dto_load(const char *path, uint32_t own_namespace, void **handle, char *
     }
     if (!found) {
         const char *words = dlerror();
-        if (!words) words = "the loader does not say why";
+        if (!words)
+            words = "the loader does not say why";
         snprintf(reason, OPD_DTO_LOAD_REASON, "%s", words);
         return told(words);
     }
@@ -42,7 +47,9 @@ int opd_dto_load(const char *path, uint32_t own_namespace, void **handle, char *
     return 0;
 }
 
-void *opd_dto_symbol(void *handle, const char *name) {
+void *
+opd_dto_symbol(void *handle, const char *name)
+{
     dlerror();
     return dlsym(handle, name);
 }
