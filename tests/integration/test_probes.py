@@ -173,6 +173,34 @@ def test_a_schedule_runs_and_can_be_cancelled(daemon):
     assert daemon.ask("probe", "list")["schedules"] == []
 
 
+def test_sighup_changes_the_schedules(start_daemon, tmp_path):
+    """What is new runs, what stays is not measured again, what is wrong changes nothing."""
+    settings = tmp_path / "opd.toml"
+    first = "calibrate:repeats=1,every=1h"
+    settings.write_text(f'[probes]\nschedule = ["{first}"]\n')
+    daemon = start_daemon("--config", str(settings))
+
+    def runs(number):
+        listed = daemon.ask("probe", "list")
+        ended = [one for one in listed["runs"] if one["ended_ns"]]
+        return [one["text"] for one in listed["schedules"]] if len(ended) == number else None
+
+    assert wait_for(lambda: runs(1)) == [first]
+    second = "calibrate:repeats=1,what=clock,every=2h"
+    settings.write_text(f'[probes]\nschedule = ["{first}", "{second}"]\n')
+    daemon.process.send_signal(signal.SIGHUP)
+    assert wait_for(lambda: runs(2)) == [first, second]
+    settings.write_text('[probes]\nschedule = ["calibrate:every=soon"]\n')
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: "every: expected a time" in daemon.log())
+    assert runs(2) == [first, second]
+    settings.write_text(f'[probes]\nschedule = ["{second}"]\n')
+    daemon.process.send_signal(signal.SIGHUP)
+    assert wait_for(lambda: runs(2) if len(runs(2)) == 1 else None) == [second]
+    origins = {one["origin"] for one in daemon.ask("probe", "list")["runs"]}
+    assert origins == {"schedule"}
+
+
 def test_a_profile_leaves_a_probe_out(daemon):
     """Its samples are of opd-probe, and windows end where it begins and ends."""
     options = "turns=1000000,repeats=1,samples=20,rest=1"

@@ -39,9 +39,8 @@ def feature_text(feature: Mapping[str, Any]) -> Iterator[str]:
     if feature["options"]:
         yield "  options:"
     for option in feature["options"]:
+        yield from _option(option)
         default = option["default"] or "nothing"
-        yield f"    {option['name']}={option['type']} (default: {default})"
-        yield f"        {option['meaning']}"
         if "set" in feature and (value := _text(feature["set"][option["name"]])) != default:
             yield f"        set to {value or 'nothing'}"
     if feature["events"]:
@@ -53,7 +52,27 @@ def feature_text(feature: Mapping[str, Any]) -> Iterator[str]:
     if feature["probes"]:
         yield "  probes:"
     for probe in feature["probes"]:
-        yield f"    {probe['name']}: {probe['summary']}"
+        yield from _probe(probe)
+
+
+def _option(option: Mapping[str, Any], indent: str = "    ") -> Iterator[str]:
+    yield f"{indent}{option['name']}={option['type']} (default: {option['default'] or 'nothing'})"
+    yield f"{indent}    {option['meaning']}"
+
+
+def _probe(probe: Mapping[str, Any]) -> Iterator[str]:
+    yield f"    {probe['name']}: {probe['summary']}"
+    # A daemon of before tells no more of them.
+    if probe.get("options"):
+        yield f"      options (opctl probe run {probe['name']} OPTION=VALUE,…):"
+    for option in probe.get("options", ()):
+        yield from _option(option, "        ")
+    for name, text in probe.get("suites", {}).items():
+        yield f"      suite={name}: {text}"
+    if probe.get("metrics"):
+        yield "      metrics: " + ", ".join(f"{m['name']} ({m['unit']})" for m in probe["metrics"])
+    if probe.get("formats"):
+        yield f"      formats beside table, json, csv: {' '.join(probe['formats'])}"
 
 
 def _here(feature: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from opd.features.checks import NAME
 
 ARGS_MOST = 1 << 16
 _HINT = "--ext-feature NAME[:KEY=VALUE,…], a list's items by +; opd --list-features shows them"
+_PROBE_HINT = "opctl probe run PROBE KEY=VALUE,…, a list's items by +; opctl features shows them"
 
 
 class Argument(NamedTuple):
@@ -64,21 +65,21 @@ def shown(text: str) -> str:
 
 
 def parse_pairs(args: str, where: str) -> list[Argument]:
-    """``key=value,key=value`` without a name before it. Raises ConfigError with the token."""
-    return _pairs(args, where)
+    """``key=value,key=value`` of a probe. Raises ConfigError with the token."""
+    return _pairs(args, where, hint=_PROBE_HINT)
 
 
-def _pairs(args: str, where: str) -> list[Argument]:
+def _pairs(args: str, where: str, *, hint: str = _HINT) -> list[Argument]:
     if not args:
         return []
     found: list[Argument] = []
     for pair in split(args, ",", where):
         key, text = _divide(pair)
         if text is None:
-            raise ConfigError(f"{where}: expected KEY=VALUE, got {shown(pair)}", hint=_HINT)
+            raise ConfigError(f"{where}: expected KEY=VALUE, got {shown(pair)}", hint=hint)
         key = spelled(unescape(key))
         if not NAME.fullmatch(key):
-            raise ConfigError(f"{where}: expected an option's name, got {shown(key)}", hint=_HINT)
+            raise ConfigError(f"{where}: expected an option's name, got {shown(key)}", hint=hint)
         if any(key == other.key for other in found):
             raise ConfigError(f"{where}: {key} is given twice", hint="a list's items go by +")
         found.append(Argument(key, text, where))

@@ -84,7 +84,7 @@ class ProbeOptions(Options, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     cpus: Annotated[
         tuple[str, ...], about("CPUs to run on, such as 0-3+8. Empty: all that are allowed.")
     ] = ()
-    nice: Annotated[int, about("The nice value of the probe.", ge=-20, le=19)] = 0
+    nice: Annotated[int, about("The nice value of the probe; 0: as it is.", ge=-20, le=19)] = 0
     fifo: Annotated[int, about("The priority of SCHED_FIFO; 0: not asked for.", ge=0, le=98)] = 0
     memory_cap: Annotated[
         int, about("Memory that it may use at most; 0: what fits.", ge=0, unit=SIZE)

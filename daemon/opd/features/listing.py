@@ -9,7 +9,7 @@ from opd.features.options import describe
 from opd.features.thread import Budget, BusyError
 
 if TYPE_CHECKING:
-    from opd.features.declared import Feature
+    from opd.features.declared import Feature, Probe
     from opd.features.plugins import Plugin
     from opd.features.registry import Registry
 
@@ -39,6 +39,21 @@ def list_features(registry: Registry, log: Log) -> list[dict[str, Any]]:
     return found
 
 
+def describe_probe(probe: Probe) -> dict[str, Any]:
+    """What a probe declares."""
+    return {
+        "name": probe.name,
+        "summary": probe.summary,
+        "options": [option._asdict() for option in describe(probe.options)],
+        "suites": dict(probe.suites),
+        "metrics": [
+            {name: getattr(metric, name) for name in ("name", "unit", "better", "summary")}
+            for metric in probe.metrics
+        ],
+        "formats": list(probe.texts),
+    }
+
+
 def describe_feature(plugin: Plugin, feature: Feature) -> dict[str, Any]:
     """What a feature declares."""
     return {
@@ -62,5 +77,5 @@ def describe_feature(plugin: Plugin, feature: Feature) -> dict[str, Any]:
             }
             for event in feature.events
         ],
-        "probes": [{"name": probe.name, "summary": probe.summary} for probe in feature.probes],
+        "probes": [describe_probe(probe) for probe in feature.probes],
     }

@@ -10,7 +10,7 @@ import msgspec
 from opd.config.nearest import did_you_mean
 from opd.errors import ConfigError
 from opd.features.arguments import shown, split, unescape
-from opd.features.declared import SIZE
+from opd.features.declared import SIZE, U64_MOST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +22,7 @@ _TRUE = ("true", "yes", "on", "1")
 _FALSE = ("false", "no", "off", "0")
 _SUFFIXES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _SIZE_MOST = (1 << 63) - 1
+_I64_LEAST = -(1 << 63)
 _SIZE = re.compile(r"([0-9]+)([kmg])(?:i?b)?", re.IGNORECASE | re.ASCII)
 _PLAIN = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
@@ -161,8 +162,12 @@ def _atom(field: _Field, text: str) -> Any:
         if text.lower() not in _TRUE + _FALSE:
             raise ValueError
         return text.lower() in _TRUE
+    return _number(field, text)
+
+
+def _number(field: _Field, text: str) -> int | float:
     try:
-        if atom is float:
+        if field.atom is float:
             return float(text)
         if field.is_size and (size := _SIZE.fullmatch(text)):
             number = int(size[1]) * _SUFFIXES[size[2].lower()]
@@ -172,6 +177,8 @@ def _atom(field: _Field, text: str) -> Any:
         raise ValueError from None
     if field.is_size and number > _SIZE_MOST:
         raise ValueError("no machine has so much")
+    if not _I64_LEAST <= number <= U64_MOST:
+        raise ValueError("it takes more than 64 bits")
     return number
 
 

@@ -93,6 +93,7 @@ def _measure(work: Work, registry: Registry, send: Any) -> None:
     os.sched_setaffinity(0, cpus)
     _schedule(probe, arms[0])
     state["cpus"] = list(cpus)
+    state["nice"] = os.nice(0)
     run = Measuring(probe.metrics, cpus, send)
     send(Began(state))
     before = machine.moment()

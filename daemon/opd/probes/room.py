@@ -34,7 +34,10 @@ def memory_room(*, proc: Path = Path("/proc"), sys: Path = Path("/sys/fs/cgroup"
     rooms = [*_of_machine(proc), *_of_cgroups(proc, sys)]
     soft = resource.getrlimit(resource.RLIMIT_AS)[0]
     if soft != resource.RLIM_INFINITY:
-        rooms.append(Room(soft, "RLIMIT_AS"))
+        # What this process maps, the one that measures will map too.
+        pages = _text(proc / "self/statm").split()[:1]
+        own = int(pages[0]) * resource.getpagesize() if pages else 0
+        rooms.append(Room(max(0, soft - own), "RLIMIT_AS"))
     return min(rooms, default=Room(_UNLIMITED, "nothing"))
 
 
@@ -118,9 +121,9 @@ def check_policy(options: ProbeOptions) -> None:
             f"fifo={options.fifo} is not permitted",
             hint="needs CAP_SYS_NICE, or LimitRTPRIO= of the service",
         )
-    if options.nice < 20 - resource.getrlimit(resource.RLIMIT_NICE)[0] and options.nice < os.nice(
-        0
-    ):
+    # 0 leaves it as it is.
+    least = min(os.nice(0), 20 - resource.getrlimit(resource.RLIMIT_NICE)[0])
+    if options.nice and options.nice < least:
         raise PermissionDeniedError(
             f"nice={options.nice} is not permitted",
             hint="needs CAP_SYS_NICE, or LimitNICE= of the service",

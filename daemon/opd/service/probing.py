@@ -10,6 +10,7 @@ import os
 import random
 import threading
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -94,19 +95,26 @@ class Probing:
         self._running: _Job | None = None
         self._jobs: dict[int, _Job] = {}
         self._turns: dict[int, _Turn] = {}
+        self._set: Counter[str] = Counter()  # schedules of the settings, as they are written
         self._number = 0
         self._closed = False
         self._clock: threading.Thread | None = None
 
     def start(self, settings: ProbeSettings) -> None:
-        """Begin the schedules of the settings, in place of those of earlier ones."""
+        """Begin the schedules of the settings; those of earlier ones go on, or end."""
+        wanted = Counter(text.strip() for text in settings.schedule)
+        gone, fresh = self._set - wanted, wanted - self._set
+        self._set = wanted
         with self._changed:
-            for number in [at for at, turn in self._turns.items() if turn.is_set]:
-                del self._turns[number]
-        if settings.schedule:
+            for number, turn in list(self._turns.items()):
+                if turn.is_set and gone[turn.schedule.text]:
+                    gone[turn.schedule.text] -= 1
+                    del self._turns[number]
+            self._changed.notify_all()
+        if fresh:
             from opd.probes.schedule import parse_schedules
 
-            for schedule in parse_schedules(settings.schedule):
+            for schedule in parse_schedules(tuple(fresh.elements())):
                 self._schedule(schedule, is_set=True)
 
     def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]:

@@ -210,7 +210,8 @@ def _run(row: tuple[Any, ...]) -> ProbeRun:
 class ProbeTotals(msgspec.Struct, frozen=True, kw_only=True):
     """All kept runs of a probe: how many, what they took, the last that has ended.
 
-    ``cpu_s``: of its processes, as far as runs ended well enough to tell.
+    ``cpu_s``: of its processes, as far as runs ended well enough to tell. ``void``: that
+    are over.
     ``last_void``: the youngest void run and why.
     """
 
@@ -231,14 +232,17 @@ def read_totals(
     """By probe; of one that never ran there is nothing."""
     if version < _SINCE:
         return {}
+    # One runs at a time: of those without an end the latest may still do so.
+    is_void = "void IS NOT NULL AND (ended_ns IS NOT NULL OR id < last)"
     rows = connection.execute(
-        "SELECT probe, count(*), sum(void IS NOT NULL), sum(origin = 'compare'),"
+        f"SELECT probe, count(*), sum({is_void}), sum(origin = 'compare'),"  # noqa: S608
         " sum(origin = 'schedule'), sum(ifnull(ended_ns - started_ns, 0)),"
         " sum(ifnull(json_extract(machine, '$.run.own_cpus') *"
         " json_extract(machine, '$.run.seconds'), 0)), sum(bytes),"
         " max(CASE WHEN ended_ns IS NOT NULL THEN id END),"
-        " max(CASE WHEN void IS NOT NULL AND ended_ns IS NOT NULL THEN id END)"
-        " FROM probe_runs WHERE probe = ifnull(?, probe) GROUP BY probe ORDER BY probe",
+        f" max(CASE WHEN {is_void} THEN id END)"
+        " FROM probe_runs, (SELECT max(id) AS last FROM probe_runs)"
+        " WHERE probe = ifnull(?, probe) GROUP BY probe ORDER BY probe",
         (probe,),
     ).fetchall()
     found = {}

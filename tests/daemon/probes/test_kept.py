@@ -1,10 +1,12 @@
 import os
+import random
 
 import pytest
 
 from opd.probes.jobs import Comparison, Control, compare_now, measure_all
 from opd.probes.local import LocalKeeper
 from opd.probes.running import plan
+from opd.query.probes import probe_answer
 from opd.store.probes import RUNS_MOST, UNENDED
 from opd.store.queries import open_reader
 
@@ -98,3 +100,38 @@ def test_runs_are_bounded(tmp_path, keeper):
     )
     measure_all(plan("calibrate", "repeats=1"), "asked", keeper, control())
     assert [run.id for run in kept_runs(tmp_path)] == [RUNS_MOST + 4, RUNS_MOST + 5]
+
+
+def test_where_a_scheduled_probe_changed_its_level_is_told(tmp_path, keeper):
+    """Of its whole history, one series for each set of options; void runs are no points."""
+    draw = random.Random(7)
+    for at in range(40):
+        slower = 1.10 if at >= 25 else 1.0
+        for work in (1, 2):
+            number = keeper.begin(
+                {"probe": "p", "parameters": {"work": work}, "origin": "schedule", "at_ns": at + 1}
+            )
+            level = 100.0 * work * (slower if work == 1 else 1.0) * draw.gauss(1, 0.01)
+            metric = {"name": "ns", "unit": "ns", "better": "lower", "median": level}
+            void = "killed" if at == 10 else None
+            keeper.end(
+                {
+                    "id": number,
+                    "probe": "p",
+                    "machine": {},
+                    "verdict": None,
+                    "void": void,
+                    "started_ns": at + 1,
+                    "ended_ns": at + 2,
+                    "notes": [],
+                    "details": {},
+                    "metrics": [metric if void is None else {**metric, "median": 1e9}],
+                    "samples": [],
+                }
+            )
+    with open_reader(tmp_path) as reader:
+        answer = probe_answer(reader, "probe_list", {"probe": "p", "changes": True})
+    (change,) = answer["changes"]
+    assert (change["metric"], change["parameters"]) == ("ns", {"work": 1})
+    assert abs(change["started_ns"] - 26) <= 2
+    assert change["change_percent"] == pytest.approx(10, abs=2)

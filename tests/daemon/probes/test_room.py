@@ -1,7 +1,11 @@
+import os
+import resource
+
 import pytest
 
-from opd.errors import OperationFailedError, UsageError
+from opd.errors import OperationFailedError, PermissionDeniedError, UsageError
 from opd.features.declared import Need, ProbeOptions
+from opd.probes import room
 from opd.probes.room import Room, check_room, check_threads, cpus_of, memory_room, size_text
 
 MIB = 1 << 20
@@ -58,6 +62,28 @@ def test_what_does_not_fit_says_what_there_is():
         check_room(
             Need(memory_bytes=2 * MIB), ProbeOptions(memory_cap=MIB), Room(1 << 40, "nothing")
         )
+
+
+def test_address_space_that_is_taken_is_no_room(tmp_path, monkeypatch):
+    """RLIMIT_AS bounds all that a process maps, the interpreter too."""
+    place = tree(tmp_path, "0::/\n", {})
+    (place["proc"] / "self/statm").write_text(f"{100 * MIB // resource.getpagesize()} 1 1 1 1 1\n")
+    limit = (300 * MIB, 300 * MIB)
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: limit)
+    assert memory_room(**place) == Room(200 * MIB, "RLIMIT_AS")
+
+
+def test_a_nice_value_that_nobody_asked_for_is_not_refused(monkeypatch):
+    """0 is as it is, whatever that is: opctl may run niced itself."""
+    monkeypatch.setattr(room, "_has", lambda _capability: False)
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (0, 0))
+    monkeypatch.setattr(os, "nice", lambda _more: 15)
+    room.check_policy(ProbeOptions())
+    room.check_policy(ProbeOptions(nice=16))
+    with pytest.raises(PermissionDeniedError, match="nice=5"):
+        room.check_policy(ProbeOptions(nice=5))
+    with pytest.raises(PermissionDeniedError, match="fifo=1"):
+        room.check_policy(ProbeOptions(fifo=1))
 
 
 def test_threads_beyond_the_cpus_take_turns_and_thousands_are_refused():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from opd.features.pft.measure import fault_test, line_bytes
 from opd.features.pft.nodes import check_cpu_node, check_nodes
 from opd.probes.room import cpus_of
 from opd_native.errors import NativeError
-from opd_native.pft import Pages, Prepare
+from opd_native.pft import Backing, Pages, Prepare
 
 if TYPE_CHECKING:
     from opd.features.pft.options import PftOptions
@@ -118,6 +119,15 @@ def _check_swap() -> None:
         raise OperationFailedError("kind=swap_in: this machine has no swap", hint="see swapon(8)")
 
 
+def _check_file_size(options: PftOptions, memory: int) -> None:
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if memory > most != resource.RLIM_INFINITY:
+        raise OperationFailedError(
+            f"kind={options.kind} takes a file of {memory} bytes, and RLIMIT_FSIZE is {most}",
+            hint="ask for less memory, or LimitFSIZE= of the service",
+        )
+
+
 def _check_directory(options: PftOptions, memory: int) -> None:
     place = Path(options.directory)
     if not place.is_dir():
@@ -166,7 +176,9 @@ def needs(options: PftOptions) -> Need:
         check_folio(options.folio)
     if kind.prepare is Prepare.PAGED_OUT:
         _check_swap()
-    if options.kind.startswith("file"):
+    if kind.backing in (Backing.FILE, Backing.MEMFD):
+        _check_file_size(options, memory)
+    if kind.backing is Backing.FILE:
         _check_directory(options, memory)
     if options.fifo == 0 and kind.pages not in _HUGE:
         _rehearse(options, page)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _PAGE = os.sysconf("SC_PAGESIZE")
 _QUANTILES = (("latency_p50_ns", 0.5), ("latency_p99_ns", 0.99), ("latency_p999_ns", 0.999))
+_ROWS_MOST = 5000  # of details, which are bounded
 _TAIL_PAGES = 1000  # a 99.9th percentile of fewer says nothing
 # Memory that this process has warmed up already, by kind.
 _warmed: dict[str, int] = {}
@@ -98,7 +99,9 @@ def measure(options: PftOptions, run: Measuring) -> None:
             _latency(options, test, run)
     except FaultRunError as error:
         run.void(error.reason)
-    run.detail("repeats", rows)
+    if len(rows) > _ROWS_MOST:
+        run.note(f"details are of the first {_ROWS_MOST} repeats; samples of all of them are kept")
+    run.detail("repeats", rows[:_ROWS_MOST])
 
 
 def _own(

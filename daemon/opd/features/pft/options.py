@@ -6,9 +6,11 @@ from typing import Annotated, Literal
 
 from opd.features.declared import SIZE, ProbeOptions, about
 from opd.features.pft.kinds import KINDS, KindName
+from opd.probes.measuring import SAMPLES_MOST
 from opd_native.pft import NODES_MOST, WORKERS_MOST, Touch
 
 MEMORY = 256 << 20
+_SAMPLES = 12  # of a repeat, at most, and one of each worker
 _SIZE_MOST = 1 << 62
 _DIRECTORY = "/var/tmp"  # noqa: S108 - on a disk; files are made by mkostemp and unlinked
 
@@ -87,7 +89,9 @@ class PftOptions(ProbeOptions, frozen=True, kw_only=True, forbid_unknown_fields=
         bool, about("Keep where the pages lie: numa_maps of the last repeat that counts.")
     ] = False
     pin: Annotated[bool, about("Pin worker j to the j-th of the CPUs.")] = True
-    cpu_offset: Annotated[int, about("The first worker's place among the CPUs.", ge=0)] = 0
+    cpu_offset: Annotated[
+        int, about("The first worker's place among the CPUs.", ge=0, le=1 << 20)
+    ] = 0
     delay: Annotated[
         float, about("Seconds that workers but the first sleep at their end.", ge=0, le=3600)
     ] = 0.0
@@ -136,6 +140,13 @@ class PftOptions(ProbeOptions, frozen=True, kw_only=True, forbid_unknown_fields=
             (
                 (self.mlock or self.clear) and not writes,
                 f"kind={kind} is no write: mlock and clear do not go with it",
+            ),
+            (
+                self.repeats > (most := SAMPLES_MOST // (_SAMPLES + self.workers)),
+                (
+                    f"repeats={self.repeats} of {self.workers} workers are more than"
+                    f" {SAMPLES_MOST} samples: at most {most}"
+                ),
             ),
             (self.mlock and self.clear, "mlock and clear: give one of them"),
             (self.folio > 0 and kind != "mthp", f"folio needs kind=mthp, got kind={kind}"),

@@ -27,7 +27,11 @@ def tag_of(parameters: dict[str, Any]) -> str:
     locked = "-mlocked" if parameters["mlock"] or parameters["kind"] == "mlock" else ""
     locked += "-shm_locked" if parameters["shm_lock"] else ""
     kind = "shmem" if parameters["kind"] in ("shm", "shmem") else parameters["kind"]
-    return f"TAG pft:{kind}-{policy}{locked}:{parameters['tag']}"
+    return f"TAG pft:{kind}-{policy}{locked}:{_one_line(parameters['tag'])}"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def as_pft(results: list[dict[str, Any]]) -> str:
@@ -39,7 +43,7 @@ def as_pft(results: list[dict[str, Any]]) -> str:
     marked = None
     for result in results:
         parameters = result["parameters"]
-        marks = [f"{word} {parameters[key]}" for word, key in _MARKS if parameters[key]]
+        marks = [f"{word} {_one_line(parameters[key])}" for word, key in _MARKS if parameters[key]]
         if parameters["tag"]:
             marks.append(tag_of(parameters))
         if marks != marked:
@@ -101,4 +105,4 @@ def as_agr(results: list[dict[str, Any]]) -> str:
 
 
 def _quoted(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', "'").replace("\n", " ")
+    return _one_line(text).replace("\\", "\\\\").replace('"', "'")

@@ -136,6 +136,8 @@ def test_usage_of_the_whole_process_counts_each_fault_once():
         ("policy=preferred,nodes=0+1", "takes one node"),
         ("policy=bind,nodes=9999", "0 to 1023"),
         ("noclear=true", "kernel patched"),
+        ("repeats=100000", "at most 80659"),
+        ("cpu_offset=99999999999999999999999", "more than 64 bits"),
         ("folio=64k", "folio needs kind=mthp"),
         ("policy=weighted_interleave", "needs nodes"),
         ("cpu_node=0,pin=false", "does not go with pin=false"),
@@ -357,6 +359,8 @@ def test_the_columns_are_pfts():
     assert lines[4].split()[2] == "2"
     assert lines[5] == "# void: worker 1 was killed"
     assert len(lines) == 6
+    two_lines = as_pft([result(tag="a\nb", title="c\r\nd")]).splitlines()
+    assert two_lines[:2] == ["TITLE c d", "TAG pft:anon-sys-default:a b"]
     series = as_pft([result(legend="a"), result(legend="b", plotid="7")]).splitlines()
     assert series[:2] == ["LEGEND a", HEADER]
     assert series[3:6] == ["", "PLOTID 7", "LEGEND b"]
