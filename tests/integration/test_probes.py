@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from installed_plugins import PLUGINS, lay_out
 from opd.store.probes import UNENDED
 from opd.store.queries import open_reader
 
@@ -225,3 +226,49 @@ def test_a_profile_leaves_a_probe_out(daemon):
     assert left_out["probes"] == 1
     assert left_out["seconds"] >= 1
     assert "left out" in daemon.opctl("report", "--without-probes").stdout
+
+
+@pytest.fixture
+def third_party(start_daemon, tmp_path):
+    """Give a daemon with an installed package that offers a probe, and its environment."""
+    site = tmp_path / "site"
+    points = {"measuring": "measuring"}
+    env = lay_out(site, "opd_measuring", points, module=PLUGINS / "measuring.py")
+    return start_daemon(env=env), env
+
+
+def test_a_package_offers_a_probe(third_party, monkeypatch):
+    """As one's own: measured, listed, refused, swept, with a form of its own and statistics."""
+    daemon, env = third_party
+    monkeypatch.setenv("PYTHONPATH", env["PYTHONPATH"])  # of opctl, which makes its text
+    one = daemon.ask("probe", "run", "touch", "memory=64k,repeats=5")
+    assert (one["probe"], one["metrics"][0]["n"]) == ("touch", 5)
+    assert (one["notes"], one["details"]["table"]) == (["touched"], {"a": [1, 2]})
+    sweep = daemon.ask("probe", "run", "touch", "suite=two")
+    assert [r["parameters"]["memory"] for r in sweep["results"]] == [65536, 131072]
+    assert daemon.opctl("probe", "run", "touch", "--format", "words").stdout == "touch 1048576\n"
+    assert daemon.ask("stats", "touch")["features"]["touch"]["own"]["colour"] == "blue"
+    assert daemon.opctl("probe", "run", "touch", "memory=900g", check=False).returncode == 1
+    wrong = daemon.opctl("probe", "run", "touch", "memory=1", check=False)
+    assert wrong.returncode == 2
+    assert "from 4096" in wrong.stderr or "4096 or more" in wrong.stderr
+    assert "opctl probe run touch" in daemon.opctl("features", "measuring").stdout
+
+
+def test_a_bad_probe_costs_nobody_else(third_party):
+    """What it does wrong makes its run void with a reason, and the next one runs."""
+    daemon, _env = third_party
+    for how, reason in (
+        ("void", "the disk is on fire"),
+        ("raise", "the probe broke: RuntimeError: on purpose"),
+        ("exit", "its process ended with status 3"),
+        ("unknown", "no metric 'wat'; declared: ns_per_page"),
+        ("infinite", "no finite number"),
+        ("stats", "numbers or texts by name"),
+    ):
+        done = daemon.opctl("probe", "run", "touch", f"how={how}", "--format", "json", check=False)
+        assert done.returncode == 1, how
+        assert reason in json.loads(done.stdout)["void"]
+    assert daemon.ask("probe", "run", "touch", "how=print")["void"] is None
+    told = daemon.ask("stats", "touch")["features"]["touch"]["probe"]
+    assert (told["runs"], told["void"], told["last_void"]["id"]) == (7, 6, 6)
