@@ -121,7 +121,7 @@ class Round(NamedTuple):
     faults: int
     major: int
     spent_ns: int
-    addition_ticks: float
+    turn_ticks: float
 
     def column(self, arm: Arm) -> array[int]:
         """The ticks of one arm, in order."""
@@ -134,7 +134,7 @@ class Cell:
     ``pf``: per cent of iterations before whose operations a page is dropped.
     ``overlap``: memmove's destination is so far behind the source, in one
     buffer. ``cpu`` -1: not pinned. ``inject_fence``: all arms end in a fence and
-    a chain of additions, of which ``inject`` gives current more.
+    a chain of dependent additions, of which ``inject`` gives current more.
     """
 
     def __init__(
@@ -185,9 +185,9 @@ class Cell:
             out.page_bytes,
         )
 
-    def inject(self, additions: int) -> None:
-        """So many additions more after each of current's operations; needs inject_fence."""
-        lib.opd_dto_inject(self._pointer, additions)
+    def inject(self, turns: int) -> None:
+        """So many turns of eight additions after each of current's operations (inject_fence)."""
+        lib.opd_dto_inject(self._pointer, turns)
 
     def exchange(self, baseline: Functions, current: Functions) -> None:
         """Other functions, from the next round on."""
@@ -221,7 +221,7 @@ class Cell:
             out.faults,
             out.major,
             out.spent_ns,
-            out.addition_ticks,
+            out.turn_ticks,
         )
 
     def close(self) -> None:

@@ -229,9 +229,9 @@ opd_dto_destroy(struct opd_dto *dto)
 }
 
 void
-opd_dto_inject(struct opd_dto *dto, uint64_t additions)
+opd_dto_inject(struct opd_dto *dto, uint64_t turns)
 {
-    dto->additions = additions;
+    dto->turns = turns;
 }
 
 void

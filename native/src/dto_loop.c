@@ -14,7 +14,9 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { CHAIN_LONG = 20000, CHAIN_READINGS = 31 };
+// All arms have some: where a loop ends is guessed wrong, which costs as much
+// in the one as in the other unless it is so short that it is guessed right.
+enum { CHAIN_LEAST = 8, CHAIN_LONG = 2000, CHAIN_READINGS = 15 };
 
 // ---- the clock
 
@@ -56,16 +58,22 @@ here(int is_tsc)
     return cpu;
 }
 
-// Additions of which each waits for the last, after all that came before.
-INLINE void
-chain(uint64_t additions)
+// Turns of eight additions of which each waits for the last, after all that came
+// before. They keep no part of a core busy, so that whoever shares it does not
+// make them slower; and they are one piece of code: how it lies is what it costs.
+static __attribute__((noinline)) void
+chain(uint64_t turns)
 {
 #if defined(__x86_64__)
+#define ADD2 "add $1, %1\n add $1, %1\n"
+    uint64_t sum = 0;
     _mm_lfence();
-    __asm__ volatile("1: sub $1, %0\n jnz 1b" : "+r"(additions)::"cc");
+    __asm__ volatile(".p2align 5\n 1:\n" ADD2 ADD2 ADD2 ADD2 "sub $1, %0\n jnz 1b"
+                     : "+r"(turns), "+r"(sum)::"cc");
 #else
-    for (; additions; additions--)
-        __asm__ volatile("" : "+r"(additions));
+    for (uint64_t sum = 0; turns; turns--)
+        for (int i = 0; i < 8; i++)
+            __asm__ volatile("" : "+r"(sum));
 #endif
 }
 
@@ -146,7 +154,7 @@ call(const struct opd_dto *dto, const struct opd_dto_functions *functions, uint3
 }
 
 INLINE uint64_t
-time_one(const struct opd_dto *dto, const struct opd_dto_functions *functions, uint64_t additions,
+time_one(const struct opd_dto *dto, const struct opd_dto_functions *functions, uint64_t turns,
          uint32_t *cpu, uint32_t op, int is_tsc, int fenced)
 {
     const struct opd_dto local = *dto; // no load of ours between the two clocks
@@ -155,7 +163,7 @@ time_one(const struct opd_dto *dto, const struct opd_dto_functions *functions, u
     uint64_t from = begin(is_tsc);
     call(&local, &chosen, op);
     if (fenced)
-        chain(additions);
+        chain(turns);
     __asm__ volatile("" ::: "memory");
     return end(is_tsc, cpu) - from;
 }
@@ -190,8 +198,9 @@ iterate(struct opd_dto *dto, struct draws *draws, uint32_t count, int keep, uint
                 make_cold(dto);
             if (drops)
                 drop_page(dto, page);
-            uint64_t spent = time_one(dto, functions_of(dto, arm),
-                                      1 + (arm & 1 ? dto->additions : 0), &now, op, is_tsc, fenced);
+            uint64_t spent =
+                time_one(dto, functions_of(dto, arm), CHAIN_LEAST + (arm & 1 ? dto->turns : 0),
+                         &now, op, is_tsc, fenced);
             if (op == OPD_DTO_MEMCMP)
                 memcpy(dto->to, dto->from, options->size);
             if (keep) {
@@ -224,7 +233,7 @@ LOOP(OPD_DTO_MEMMOVE)
 LOOP(OPD_DTO_MEMSET)
 LOOP(OPD_DTO_MEMCMP)
 
-// ---- what an addition takes
+// ---- what a turn takes
 
 static int
 by_value(const void *left, const void *right)
@@ -234,13 +243,13 @@ by_value(const void *left, const void *right)
 }
 
 static double
-chain_median(int is_tsc, uint64_t additions)
+chain_median(int is_tsc, uint64_t turns)
 {
     uint64_t readings[CHAIN_READINGS];
     uint32_t cpu;
     for (int i = 0; i < CHAIN_READINGS; i++) {
         uint64_t from = begin(is_tsc);
-        chain(additions);
+        chain(turns);
         readings[i] = end(is_tsc, &cpu) - from;
     }
     qsort(readings, CHAIN_READINGS, sizeof(*readings), by_value);
@@ -249,7 +258,7 @@ chain_median(int is_tsc, uint64_t additions)
 
 // The slope: what a chain costs at its ends is in all arms.
 static double
-addition_ticks(int is_tsc)
+turn_ticks(int is_tsc)
 {
     double whole = chain_median(is_tsc, CHAIN_LONG), half = chain_median(is_tsc, CHAIN_LONG / 2);
     return (whole - half) / (CHAIN_LONG - CHAIN_LONG / 2);
@@ -342,8 +351,7 @@ dto_loop_run(struct opd_dto *dto, uint32_t iterations, uint32_t check)
         return;
     }
     put_back(dto);
-    if (dto->options.inject_fence)
-        result->round.addition_ticks = addition_ticks((int)dto->is_tsc);
+    double turn_before = dto->options.inject_fence ? turn_ticks((int)dto->is_tsc) : 0;
     if (dto->can_flush != DTO_FLUSH_NONE)
         make_cold(dto); // once, where it is not done each time
     // The results' pages are there before any of it is timed.
@@ -358,6 +366,8 @@ dto_loop_run(struct opd_dto *dto, uint32_t iterations, uint32_t check)
     loops[dto->options.op](dto, &draws, iterations, 1);
     result->round.spent_ns = opd_raw_ns() - began;
     getrusage(RUSAGE_SELF, &after);
+    if (dto->options.inject_fence)
+        result->round.turn_ticks = (turn_before + turn_ticks((int)dto->is_tsc)) / 2;
     result->round.faults = (uint64_t)(after.ru_minflt - before.ru_minflt);
     result->round.major = (uint64_t)(after.ru_majflt - before.ru_majflt);
     result->round.cpu = sched_getcpu();

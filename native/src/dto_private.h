@@ -34,7 +34,7 @@ struct opd_dto {
     size_t line;        // bytes a flush takes
     uint32_t is_tsc;    // 1: the CPU's own clock
     uint32_t can_flush; // enum dto_flush
-    uint64_t additions;
+    uint64_t turns;
     uint32_t seed;
     double ticks_per_ns;
 };

@@ -30,13 +30,13 @@ plain(uint32_t op, uint64_t size)
 }
 
 static int
-run(struct opd_dto_options options, struct opd_dto_round *out, uint64_t additions)
+run(struct opd_dto_options options, struct opd_dto_round *out, uint64_t turns)
 {
     struct opd_dto *dto = NULL;
     int rc = opd_dto_create(&options, &dto, reason);
     if (rc)
         return rc;
-    opd_dto_inject(dto, additions);
+    opd_dto_inject(dto, turns);
     rc = opd_dto_round(dto, N, 1, ticks, order, out, reason);
     opd_dto_destroy(dto);
     return rc;
@@ -56,7 +56,7 @@ every_operation(void)
             options.destination_offset = 4095;
             CHECK(run(options, &round, 0) == 0);
             CHECK(round.iterations == N && round.drops == 0 && round.spent_ns > 0);
-            CHECK((round.addition_ticks > 0) == (options.inject_fence == 1));
+            CHECK((round.turn_ticks > 0) == (options.inject_fence == 1));
             for (int i = 0; i < OPD_DTO_ARMS * N; i++)
                 CHECK(ticks[i] > 0 || options.plain_clock);
         }
@@ -144,7 +144,7 @@ injected_work_takes_its_time(void)
     struct opd_dto_round round;
     options.inject_fence = 1;
     CHECK(run(options, &round, 100000) == 0);
-    double added = middle(OPD_DTO_B) - middle(OPD_DTO_A), said = 100000 * round.addition_ticks;
+    double added = middle(OPD_DTO_B) - middle(OPD_DTO_A), said = 100000 * round.turn_ticks;
     CHECK(added > said / 2 && added < said * 2);
     CHECK(fabs(middle(OPD_DTO_A_AGAIN) - middle(OPD_DTO_A)) < said / 2);
     CHECK(middle(OPD_DTO_B_AGAIN) > said / 2);

@@ -71,9 +71,9 @@ struct opd_dto;
 int opd_dto_create(const struct opd_dto_options *options, struct opd_dto **out, char *reason);
 void opd_dto_destroy(struct opd_dto *dto);
 
-// Additions, one after the other, that the current's arms do after each
-// operation; only with inject_fence.
-void opd_dto_inject(struct opd_dto *dto, uint64_t additions);
+// Turns of eight additions, one after the other, that the current's arms do
+// after each operation beside those that all do; only with inject_fence.
+void opd_dto_inject(struct opd_dto *dto, uint64_t turns);
 
 // Other functions for the next rounds, in the same memory.
 void opd_dto_exchange(struct opd_dto *dto, const struct opd_dto_functions *baseline,
@@ -87,7 +87,8 @@ struct opd_dto_round {
     uint64_t drops;         // operations before which a page was dropped
     uint64_t faults, major; // of the process over the loop
     uint64_t spent_ns;      // of the loop, flushing and all
-    double addition_ticks;  // of one addition of the injected chain; 0 without inject_fence
+    double
+        turn_ticks; // of one turn of the injected chain, before and after; 0 without inject_fence
 };
 
 // One round in a process of its own: `iterations` (at most OPD_DTO_ITERATIONS_MAX)

@@ -21,7 +21,7 @@ struct opd_dto_options {
 struct opd_dto;
 int opd_dto_create(const struct opd_dto_options *options, struct opd_dto **out, char *reason);
 void opd_dto_destroy(struct opd_dto *dto);
-void opd_dto_inject(struct opd_dto *dto, uint64_t additions);
+void opd_dto_inject(struct opd_dto *dto, uint64_t turns);
 void opd_dto_exchange(struct opd_dto *dto, const struct opd_dto_functions *baseline,
                       const struct opd_dto_functions *current);
 struct opd_dto_round {
@@ -29,7 +29,7 @@ struct opd_dto_round {
     int32_t cpu;
     uint32_t moved;
     uint64_t drops, faults, major, spent_ns;
-    double addition_ticks;
+    double turn_ticks;
 };
 int opd_dto_round(struct opd_dto *dto, uint32_t iterations, uint32_t check, uint64_t *ticks,
                   uint8_t *order, struct opd_dto_round *out, char *reason);

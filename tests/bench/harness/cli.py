@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--quick", action="store_true", help="short runs, few repeats: does it work at all")
     add("--rates", type=_numbers, metavar="HZ,…", help="sampling rates")
     add("--repeat", type=_positive, metavar="N", help="repeats of what is compared")
-    add("--count", type=_positive, metavar="N", help="real comparisons of verdicts with themselves")
+    add("--count", type=_positive, metavar="N", help="how many comparisons: verdicts, dto")
     add("--minutes", type=float, metavar="M", help="length of soak and fullsize")
     add("--loads", type=_words, metavar="NAME,…", help="loads of cost; default: all")
     add("--contenders", type=_words, metavar="NAME,…", help="who takes part; default: all here")

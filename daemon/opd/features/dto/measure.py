@@ -96,7 +96,8 @@ class _Measurement:
         self._nulls: dict[int, list[float]] = {}
         self._iterations = self._done = 0
         self._moved = self._drops = self._faults = 0
-        self._addition_ticks: list[float] = []
+        self._turns = 0
+        self._added: list[tuple[float, float]] = []  # by round: ticks, share of an operation
         self._seconds = 0.0
 
     def do(self) -> None:
@@ -104,7 +105,8 @@ class _Measurement:
         options, run = self._options, self._run
         self._remark()
         pilot = self._cell.round(_PILOT, verify=True)
-        additions = self._inject(pilot) if options.inject > 0 else 0
+        if options.inject > 0:
+            self._inject(pilot)
         quantum = quantum_of(pilot.ticks)
         amount = cells.amount_of(options, pilot, quantum, self._layouts)
         if options.perf_iters > amount.iterations:
@@ -113,7 +115,7 @@ class _Measurement:
         verdict = self._looks(amount, margins)
         self._seconds = time.monotonic() - self._began
         self._cell.close()
-        self._tell(amount, quantum, additions, verdict)
+        self._tell(amount, quantum, verdict)
         run.verdict(verdict, metric="ratio", gating=not options.reference)
 
     def _remark(self) -> None:
@@ -127,16 +129,14 @@ class _Measurement:
             share = 100 * facts.huge_bytes / facts.bytes
             run.note(f"page=2m: {kind}; {share:.0f} % of the buffers are in huge pages")
 
-    def _inject(self, pilot: Round) -> int:
-        """How many additions take so much of the baseline's time; current does them from now on."""
+    def _inject(self, pilot: Round) -> None:
+        """Find how many turns take so much of the baseline's time; current does them from now."""
         each_ns = pilot.spent_ns / pilot.iterations
         count = max(_PILOT, min(_PILOT_EXACT, int(1e9 / max(each_ns, 1.0))))
         exact = self._cell.round(count)
-        samples = exact.column(Arm.A) + exact.column(Arm.A_AGAIN)
-        ticks = statistics.median(samples) * self._options.inject / 100
-        additions = max(1, round(ticks / exact.addition_ticks))
-        self._cell.inject(additions)
-        return additions
+        ticks = _level(exact) * self._options.inject / 100
+        self._turns = max(1, round(ticks / exact.turn_ticks))
+        self._cell.inject(self._turns)
 
     def _looks(self, amount: Amount, margins: Any) -> Verdict:
         rounds = amount.rounds
@@ -174,7 +174,9 @@ class _Measurement:
         self._moved += taken.moved
         self._drops += taken.drops
         self._faults += taken.faults
-        self._addition_ticks.append(taken.addition_ticks)
+        if self._turns:
+            added = self._turns * taken.turn_ticks
+            self._added.append((added, added / _level(taken)))
         self._done += 1
 
     def _keep(self, taken: Round) -> None:
@@ -192,7 +194,7 @@ class _Measurement:
             self._run.samples(metric, values, repeat=self._done, worker=worker)
         self._run.samples("order", list(taken.order[:count]), repeat=self._done, worker=0)
 
-    def _tell(self, amount: Amount, quantum: int, additions: int, verdict: Verdict) -> None:
+    def _tell(self, amount: Amount, quantum: int, verdict: Verdict) -> None:
         run, facts, options = self._run, self._facts, self._options
         per_ns = facts.ticks_per_ns
         kept = len(self._ticks[Arm.A])
@@ -217,13 +219,12 @@ class _Measurement:
             },
         )
         run.detail("implementations", self._pair.details())
-        if additions:
-            ticks = additions * statistics.fmean(self._addition_ticks)
-            base = statistics.median(self._ticks[Arm.A] + self._ticks[Arm.A_AGAIN])
-            added = 100 * ticks / base
-            told = {"asked_percent": options.inject, "added_percent": added}
-            run.detail("inject", {**told, "added_ns": ticks / per_ns, "additions": additions})
-            run.note(f"current was made to take {ticks / per_ns:.1f} ns longer: {added:.2f} %")
+        if self._turns:
+            added_ns = statistics.fmean(ticks for ticks, _share in self._added) / per_ns
+            percent_more = 100 * statistics.fmean(share for _ticks, share in self._added)
+            told = {"asked_percent": options.inject, "added_percent": percent_more}
+            run.detail("inject", {**told, "added_ns": added_ns, "turns": self._turns})
+            run.note(f"current was made to take {added_ns:.1f} ns longer: {percent_more:.2f} %")
         first, second = (
             array("d", [tick / per_ns for tick in self._ticks[arm]]) for arm in (Arm.A, Arm.B)
         )
@@ -265,3 +266,8 @@ class _Measurement:
             "baseline_modes": found.before_modes,
             "current_modes": found.after_modes,
         }
+
+
+def _level(taken: Round) -> float:
+    """The median of the baseline's operations of a round, in ticks."""
+    return float(statistics.median(taken.column(Arm.A) + taken.column(Arm.A_AGAIN)))
