@@ -23,7 +23,7 @@
 
 #define STREAMS_MAX 64u
 #define LIST_MAX 16u
-#define TIMED_HITS 400000u // of a thread, in a case that is timed
+#define TIMED_HITS 200000u // of a thread, in a case that is timed
 #define SLOTS_MAX (1u << 26)
 
 struct stream {
@@ -102,7 +102,7 @@ run_case(const struct policy *policy, const struct shape *shape, struct buffer *
         // Threads of one stream begin at different places of it.
         const unsigned turn = i / stream_count, turns = (threads - 1) / stream_count + 1;
         jobs[i] = (struct job){.policy = policy,
-                               .table = policy->create(shape),
+                               .table = policy->create(shape, buffer),
                                .buffer = buffer,
                                .stream = stream,
                                .start = stream->count * turn / turns,

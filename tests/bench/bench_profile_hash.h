@@ -32,7 +32,7 @@ struct shape {
 // One CPU's tables. Its own thread alone calls these.
 struct policy {
     const char *name;
-    void *(*create)(const struct shape *shape); // NULL: no memory
+    void *(*create)(const struct shape *shape, struct buffer *buffer); // NULL: no memory
     void (*destroy)(void *table);
     void (*add)(void *table, struct buffer *buffer, struct counter *counter, const uint32_t *slots,
                 size_t count);

@@ -4,12 +4,13 @@
 #include <string.h>
 
 #include "bench_profile_hash.h"
+#include "opd/pc_hash.h"
 #include "opd/profile_hash.h"
 
 // ---- shared: every hit is an atomic addition to the buffer
 
 static void *
-shared_create(const struct shape *shape)
+shared_create(const struct shape *shape, struct buffer *buffer)
 {
     return malloc(1);
 }
@@ -41,7 +42,7 @@ struct full {
 };
 
 static void *
-full_create(const struct shape *shape)
+full_create(const struct shape *shape, struct buffer *buffer)
 {
     struct full *full = calloc(1, sizeof *full + shape->slots * sizeof *full->hits);
     if (full != NULL)
@@ -93,7 +94,7 @@ own_destroy(void *table)
 }
 
 static void *
-own_create(const struct shape *shape)
+own_create(const struct shape *shape, struct buffer *buffer)
 {
     struct own *own = calloc(1, sizeof *own);
     if (own == NULL)
@@ -142,9 +143,90 @@ own_bytes(const void *table)
     return stats.bytes;
 }
 
+// ---- flush, evict: the tables of the feature profile-hash
+
+static void *
+pc_create(const struct shape *shape, struct buffer *buffer, uint32_t policy, uint32_t ways)
+{
+    const struct opd_pc_options options = {
+        .shape = {.slots = (uint32_t)(shape->bytes / 8), .ways = ways, .policy = policy},
+        .cpus = 1,
+        .length = buffer->count,
+        .buffer = (void *)buffer->hits,
+    };
+    return opd_pc_hash_create(&options);
+}
+
+// As the seed did: groups of eight, looked at in turn until the table was gone through.
+static void *
+flush_create(const struct shape *shape, struct buffer *buffer)
+{
+    return pc_create(shape, buffer, OPD_PC_FLUSH, (uint32_t)(shape->bytes / 8));
+}
+
+static void *
+flush8_create(const struct shape *shape, struct buffer *buffer)
+{
+    return pc_create(shape, buffer, OPD_PC_FLUSH, 8);
+}
+
+// As DCPI did: one bucket of four.
+static void *
+evict4_create(const struct shape *shape, struct buffer *buffer)
+{
+    return pc_create(shape, buffer, OPD_PC_EVICT, 4);
+}
+
+static void *
+evict8_create(const struct shape *shape, struct buffer *buffer)
+{
+    return pc_create(shape, buffer, OPD_PC_EVICT, 8);
+}
+
+static void *
+evict64_create(const struct shape *shape, struct buffer *buffer)
+{
+    return pc_create(shape, buffer, OPD_PC_EVICT, 64);
+}
+
+static void
+pc_destroy(void *table)
+{
+    opd_pc_hash_destroy(table);
+}
+
+static void
+pc_add(void *table, struct buffer *buffer, struct counter *counter, const uint32_t *slots,
+       size_t count)
+{
+    opd_pc_hash_add(table, 0, slots, count);
+}
+
+static void
+pc_flush(void *table, struct buffer *buffer, struct counter *counter)
+{
+    struct opd_pc_stats stats;
+    opd_pc_hash_flush(table);
+    opd_pc_hash_stats(table, &stats);
+    counter->updates = stats.shared_updates;
+}
+
+static size_t
+pc_bytes(const void *table)
+{
+    struct opd_pc_stats stats;
+    opd_pc_hash_stats(table, &stats);
+    return stats.bytes;
+}
+
 const struct policy policies[] = {
     {"shared", shared_create, free, shared_add, shared_flush, shared_bytes},
     {"per-cpu", full_create, free, full_add, full_flush, full_bytes},
+    {"flush", flush_create, pc_destroy, pc_add, pc_flush, pc_bytes},
+    {"flush-8", flush8_create, pc_destroy, pc_add, pc_flush, pc_bytes},
+    {"evict-4", evict4_create, pc_destroy, pc_add, pc_flush, pc_bytes},
+    {"evict-8", evict8_create, pc_destroy, pc_add, pc_flush, pc_bytes},
+    {"evict-64", evict64_create, pc_destroy, pc_add, pc_flush, pc_bytes},
     {"opd", own_create, own_destroy, own_add, own_flush, own_bytes},
 };
 const unsigned policy_count = sizeof policies / sizeof *policies;

@@ -57,7 +57,7 @@ class Load:
     """What runs while a stream is recorded: shell commands, side by side."""
 
     commands: tuple[str, ...]
-    rate: int = 997
+    rate: int = 1993
     seconds: float = 20
     idle: bool = False  # hits of the idle task, and no others
 
@@ -70,8 +70,9 @@ LOADS = {
     "syscalls": Load(
         (
             "while :; do dd if=/dev/zero of=/dev/null bs=512 count=2000000 2>/dev/null; done",
-            "while :; do head -c 2000000000 /dev/zero | cat >/dev/null; done",
-        )
+            "exec cat /dev/zero >/dev/null",
+        ),
+        rate=3989,
     ),
     "find": Load(
         (

@@ -25,7 +25,7 @@ from opd.service.answers import Answers
 from opd.service.bursts import Bursts
 from opd.service.cost import NativeCost
 from opd.service.duties import Duties
-from opd.service.fallbacks import log_limits
+from opd.service.fallbacks import log_limits, log_load
 from opd.service.featuring import Featuring
 from opd.service.governing import Governing
 from opd.service.imports import import_in_child
@@ -243,6 +243,7 @@ class Daemon:
             explain=explain_open_failure,
         )
         log_limits(self.log, sampling, asked_ring_bytes=config.sampling.ring_kib * KIB)
+        log_load(self.log, sampling.budget_hz())
         self.sampling = sampling
         self._run_events = self.featuring.open_events(sampling)
 

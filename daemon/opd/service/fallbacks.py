@@ -15,6 +15,23 @@ if TYPE_CHECKING:
     from opd.service.log import Logger
 
 
+# What the one draining thread carries with room for a burst: half of a core, on
+# 512 CPUs whose processes come and go (docs/benchmarks.md, scale).
+DRAIN_SAMPLES_A_SECOND = 400_000
+
+
+def log_load(log: Logger, samples_a_second: float) -> None:
+    """Warn when busy CPUs would give more samples than one draining thread carries."""
+    if samples_a_second > DRAIN_SAMPLES_A_SECOND:
+        log.warning(
+            "drain.overloaded",
+            samples_a_second=round(samples_a_second),
+            carries=DRAIN_SAMPLES_A_SECOND,
+            reason="one thread drains all CPUs; what it cannot follow is lost, and told so",
+            remedy="a lower rate in --event, or fewer CPUs in --cpus",
+        )
+
+
 def log_limits(log: Logger, sampling: LiveSampling, *, asked_ring_bytes: int) -> None:
     """One warning for each: whose processes, how large the rings, which events."""
     if sampling.scope == "own":
