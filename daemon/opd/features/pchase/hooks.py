@@ -5,10 +5,11 @@ from __future__ import annotations
 from opd.errors import OperationFailedError, UsageError
 from opd.features.declared import Feature, Metric, Need, Probe
 from opd.features.hookspecs import hookimpl
+from opd.features.pchase.building import places_of
 from opd.features.pchase.examples import EXAMPLES
-from opd.features.pchase.measure import measure, places_of
+from opd.features.pchase.measure import measure
 from opd.features.pchase.options import ChaseOptions
-from opd.features.pchase.original import as_csv
+from opd.features.pchase.original import as_csv, header, rows_alone
 from opd.features.pft.machine import check_huge, check_thp
 from opd.probes.room import cpus_of
 
@@ -28,13 +29,26 @@ METRICS = (
         summary="with the lines that stores read first",
     ),
     Metric(name="load_bytes_per_second", unit="B/s", better="higher", summary="beside the chase"),
-    Metric(name="l1_ns", unit="ns"),
+    Metric(name="l1_ns", unit="ns", summary="of the first level that the curve shows"),
     Metric(name="l2_ns", unit="ns"),
     Metric(name="l3_ns", unit="ns"),
+    Metric(name="local_ns", unit="ns", summary="random in 256 KiB at a time: few TLB misses"),
+    Metric(name="tlb_ns", unit="ns", summary="what misses of small pages add to that"),
+    Metric(name="huge_ns", unit="ns", summary="random over all of it, in huge pages"),
+    Metric(name="huge_tlb_ns", unit="ns", summary="what misses of huge pages add"),
+    Metric(
+        name="parallelism",
+        unit="loads",
+        better="higher",
+        summary="latency of one chain by the least ns_per_load of several",
+    ),
+    Metric(name="remote_ns", unit="ns", summary="latency of another node's memory"),
+    Metric(name="remote_bytes_per_second", unit="B/s", better="higher"),
     Metric(name="pass_ns", unit="ns", summary="a line from one CPU to the other"),
 )
 SUITES = {
     "mlp": "chain=16m,page=0,chains=1+2+4+6+8+10+12+16+20+24",
+    "caches": "mode=curve,chain=256m,page=256k,mmu_page=4k+thp",
     "tlb": "page=256k+0,mmu_page=4k+thp",
     "loaded": "page=0,loaders=1,load_delay=0+64+512+4096+32768",
     "bandwidth": "mode=bandwidth,load=read+write+copy+triad+nt_write+nt_copy,threads=1+2",
@@ -45,20 +59,23 @@ _HUGE_KIB = {"2m": 2048, "1g": 1 << 20}
 
 def needs(options: ChaseOptions) -> Need:
     """What it takes; what is not there is refused, with what is there instead."""
+    cpus = cpus_of(options)
     chains = options.chain * options.chains * options.threads
     arrays = {"copy": 2, "nt_copy": 2, "triad": 3}.get(options.load, 1)
     streams = options.load_memory * arrays
     memory, threads = {
         "chase": (chains + streams * options.loaders, options.threads + options.loaders),
         "curve": (options.chain, 1),
+        "tlb": (3 * options.chain, 1),
+        "parallel": (options.chain, 1),
         "bandwidth": (streams * options.threads, options.threads),
         "cores": (0, 2),
+        "numa": (options.chain + options.load_memory * len(cpus), len(cpus)),
     }[options.mode]
     if options.mmu_page in _HUGE_KIB and memory:
         check_huge(_HUGE_KIB[options.mmu_page], memory)
     elif options.mmu_page == "thp":
         check_thp()
-    cpus = cpus_of(options)
     try:
         places_of(options, cpus)
     except ValueError as error:
@@ -78,7 +95,7 @@ PCHASE = Probe(
     needs=needs,
     suites=SUITES,
     examples=EXAMPLES,
-    texts={"pchase": as_csv},
+    texts={"pchase": as_csv, "pchase-csv": rows_alone, "pchase-header": header},
 )
 
 

@@ -15,10 +15,12 @@ class ChaseOptions(ProbeOptions, frozen=True, kw_only=True, forbid_unknown_field
     """One measurement. Sizes take k, m, g; ``line`` is a multiple of 8."""
 
     mode: Annotated[
-        Literal["chase", "curve", "bandwidth", "cores"],
+        Literal["chase", "curve", "tlb", "parallel", "bandwidth", "cores", "numa"],
         about(
-            "chase: latency of chains; curve: latency by size, and the caches in it;"
-            " bandwidth: streams; cores: a line passed between each two CPUs."
+            "chase: latency of chains; curve: latency by size, and the caches in it; tlb: what"
+            " misses of small and huge pages add; parallel: one chain to as many as gain;"
+            " bandwidth: streams; cores: a line passed between each two CPUs; numa: each"
+            " node's memory from each node."
         ),
     ] = "chase"
     chain: Annotated[

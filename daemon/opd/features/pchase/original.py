@@ -34,6 +34,16 @@ COLUMNS = (
 )
 
 
+def header(_results: list[dict[str, Any]]) -> str:
+    """The names of the columns alone."""
+    return ",".join(COLUMNS) + "\n"
+
+
+def rows_alone(results: list[dict[str, Any]]) -> str:
+    """As ``as_csv`` without its header."""
+    return as_csv(results).split("\n", 1)[1]
+
+
 def as_csv(results: list[dict[str, Any]]) -> str:
     """The header and one row an experiment; MB are 10^6 bytes, of whole lines.
 

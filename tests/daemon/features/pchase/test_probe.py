@@ -12,7 +12,7 @@ from opd.features.pchase.hooks import METRICS, PCHASE
 from opd.features.pchase.levels import find_levels, sweep, sysfs_caches
 from opd.features.pchase.measure import measure
 from opd.features.pchase.options import ChaseOptions
-from opd.features.pchase.original import COLUMNS, as_csv
+from opd.features.pchase.original import COLUMNS, as_csv, header, rows_alone
 from opd.features.pchase.placement import Rule, node_cpus, parse_placement, place
 from opd.probes.measuring import WHOLE, Measuring, VoidRunError
 from opd.probes.wire import Detail, Note, Samples
@@ -235,6 +235,8 @@ def test_the_columns_are_pchases():
         "void": None,
     }
     curve = good | {"parameters": msgspec.to_builtins(ChaseOptions(mode="curve"))}
+    assert header([good]) == as_csv([]) == ",".join(COLUMNS) + "\n"
+    assert rows_alone([good]) == as_csv([good]).removeprefix(header([]))
     lines = as_csv([good, good | {"void": "killed"}, curve]).splitlines()
     assert lines[0].split(",") == list(COLUMNS)
     values = dict(zip(COLUMNS, lines[1].split(","), strict=True))

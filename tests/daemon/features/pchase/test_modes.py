@@ -1,0 +1,101 @@
+"""Modes of the pointer chase that look for something themselves."""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+import pytest
+
+from opd.features.pchase.building import Speed
+from opd.features.pchase.hooks import METRICS
+from opd.features.pchase.matrices import nodes_of
+from opd.features.pchase.measure import measure
+from opd.features.pchase.options import ChaseOptions
+from opd.probes.measuring import WHOLE, Measuring
+from opd.probes.wire import Detail, Note, Samples
+
+
+def run(options: ChaseOptions) -> tuple[dict[str, list[float]], dict[str, object], list[str]]:
+    """Measure here; samples of the whole by metric, details and notes."""
+    sent: list[object] = []
+    measure(options, Measuring(METRICS, tuple(sorted(os.sched_getaffinity(0))), sent.append))
+    values: dict[str, list[float]] = {}
+    for message in sent:
+        if isinstance(message, Samples) and message.worker == WHOLE:
+            values.setdefault(message.metric, []).extend(memoryview(message.values).cast("d"))
+    details = {m.name: msgspec.json.decode(m.json) for m in sent if isinstance(m, Detail)}
+    return values, details, [m.text for m in sent if isinstance(m, Note)]
+
+
+def test_a_curve_tells_levels_in_cycles_too():
+    """By the core's own speed, beside nanoseconds."""
+    _values, details, _notes = run(ChaseOptions(mode="curve", chain=64 << 10, seconds=0.002))
+    assert details["core_ghz"] > 0
+    for level in details["levels"]:
+        assert level["cycles"] == pytest.approx(level["ns"] * details["core_ghz"])
+
+
+def test_what_a_tlb_miss_costs_is_a_difference():
+    """Of lines everywhere and of those of 64 pages at a time, experiment by experiment."""
+    values, details, _notes = run(
+        ChaseOptions(mode="tlb", chain=4 << 20, seconds=0.002, experiments=2)
+    )
+    assert details["tlb"]["local_page"] == 256 << 10
+    for tlb, everywhere, local in zip(
+        values["tlb_ns"], values["latency_ns"], values["local_ns"], strict=True
+    ):
+        assert tlb == pytest.approx(everywhere - local)
+    assert len(values.get("huge_ns", [1, 2])) == 2
+
+
+def test_parallelism_is_one_chain_by_the_best_of_several():
+    """Of as many bytes together; how many chains are enough stands beside."""
+    values, details, _notes = run(
+        ChaseOptions(mode="parallel", chain=1 << 20, page=0, seconds=0.002, experiments=3)
+    )
+    told = details["parallel"]
+    assert told["chains"][0] == 1
+    assert told["enough"] in told["chains"]
+    for parallelism, one, best in zip(
+        values["parallelism"], values["latency_ns"], values["ns_per_load"], strict=True
+    ):
+        assert parallelism == pytest.approx(one / best)
+        assert parallelism >= 1
+
+
+def test_chains_too_short_for_many_are_not_divided_further():
+    """At least a page of 4 KiB each."""
+    _values, details, _notes = run(
+        ChaseOptions(mode="parallel", chain=16 << 10, seconds=0.002, experiments=1)
+    )
+    assert details["parallel"]["chains"] == [1, 2, 3, 4]
+
+
+def test_nodes_ask_for_each_others_memory():
+    """Each by its first allowed CPU; one without CPUs is only asked."""
+    home = {0: [0, 1], 1: [2, 3], 2: []}
+    assert nodes_of([1, 2, 3], home, [0, 1, 2]) == ({0: 1, 1: 2}, [0, 1, 2])
+    assert nodes_of([3], home, [0, 2]) == ({1: 3}, [0, 2])
+    assert nodes_of([5], {}, []) == ({0: 5}, [0])
+
+
+def test_the_matrix_of_this_machines_nodes():
+    """A row a node that asks; of one node one cell, which is said."""
+    values, details, notes = run(
+        ChaseOptions(mode="numa", chain=1 << 20, load_memory=1 << 20, seconds=0.002, experiments=2)
+    )
+    told = details["numa"]
+    assert len(told["ns"]) == len(told["from"])
+    assert all(len(row) == len(told["to"]) for row in told["bytes_per_second"])
+    assert len(values["latency_ns"]) >= 2
+    if len(told["to"]) == 1:
+        assert "one NUMA node" in " ".join(notes)
+
+
+def test_cores_that_were_busy_a_moment_ago_are_at_speed():
+    """One that was not seen yet is not."""
+    speed = Speed()
+    assert not speed.is_up([0, 1])
+    assert speed.is_up([0, 1])
+    assert not speed.is_up([1, 2])
