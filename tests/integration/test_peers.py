@@ -15,6 +15,8 @@ FOR_OWNERS = {"start", "stop", "reset", "save", "mark", "shutdown", "probe", "re
 # How a burst that was begun is asked for and ended belongs to `record`.
 FOR_OWNERS |= {"record_poll", "record_stop"}
 FOR_OWNERS |= {"probe_run", "probe_compare", "probe_cancel"}
+# To reset what all see is no reading.
+FOR_OWNERS |= {"readprofile_reset"}
 PARAMETERS = {
     "save": {"name": "kept"},
     "mark": {"text": "deploy"},
@@ -26,7 +28,9 @@ PARAMETERS = {
 NOT_PLAIN = {name for name in METHODS if name.startswith("import_")}
 # Wrong requests here, since there is no such event, job or run: but not refused.
 NAMES_NOTHING = {name for name in METHODS if name.startswith("probe_")} - {"probe_list"} | {
-    "derive"
+    "derive",
+    "readprofile",
+    "readprofile_reset",
 }
 
 ASK = """

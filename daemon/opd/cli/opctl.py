@@ -26,6 +26,7 @@ COMMANDS = {
     "derive": "count a derived event that was not asked for, from the raw records kept",
     "top": "show what the machine does now, refreshed until Ctrl-C",
     "watch": "show what the daemon publishes, as it happens: windows, its statistics, trouble",
+    "readprofile": "show the profile buffer of profile-hash, as readprofile(8) shows /proc/profile",
     "sql": "ask the history in SQL, or list its tables",
     "start": "go on sampling after a stop",
     "stop": "stop sampling; the daemon goes on answering",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from opd.errors import ConfigError, UnknownNameError
+from opd.errors import ConfigError, OperationFailedError, UnknownNameError
 from opd.features.records import FeatureImages
 from opd.features.running import REPLAYED, REPLAYING, RUNNING, UNAVAILABLE, RunningFeature
 from opd.features.thread import Budget
@@ -150,6 +150,13 @@ class FeatureHost:
     def stats(self, name: str | None = None) -> dict[str, dict[str, Any]]:
         """Statistics by name: the feature's own and what opd counted. Raises UnknownNameError."""
         return {one.name: _stats(one, one.stats()) for one in self._chosen(name)}
+
+    def require(self, name: str) -> None:
+        """Raises UnknownNameError when nobody asked for it, OperationFailedError unless it runs."""
+        for one in self._chosen(name):
+            if one.state != RUNNING:
+                why = one.reason or one.guard.quarantine.last_error
+                raise OperationFailedError(f"feature {one.name}: {one.state}: {why}")
 
     def cost_ns(self) -> dict[str, int]:
         """CPU time of hooks so far, by feature."""

@@ -77,6 +77,14 @@ class Backend(Protocol):
         """``{"features": {name: map}}``: statistics, of ``name`` alone if it is given."""
         ...
 
+    def readprofile(self, params: dict[str, Any]) -> dict[str, Any]:
+        """``{"start", "step", "length", "rows": table of slots, …}``: see docs/protocol.md."""
+        ...
+
+    def readprofile_reset(self) -> dict[str, Any]:
+        """Set all slots of the profile buffer to 0: ``{"reset": true}``."""
+        ...
+
     def doctor(self) -> dict[str, Any]:
         """``{"findings": [{"name", "ok", "detail", "remedy"}]}``."""
         ...

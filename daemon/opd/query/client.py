@@ -35,6 +35,7 @@ CALL_SECONDS = {
     "derive": 120.0,
     "top": 120.0,
     "sql": 1800.0,  # it may wait for its turn; the query itself has a limit of its own
+    "readprofile": 60.0,
     "doctor": 60.0,
     "dump": 300.0,
     "import_end": 7200.0,

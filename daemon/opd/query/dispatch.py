@@ -57,6 +57,8 @@ class Dispatcher:
             "events": lambda _, __: backend.events(),
             "features": lambda params, _: backend.features(params),
             "stats": lambda params, _: backend.stats(params),
+            "readprofile": lambda params, _: backend.readprofile(params),
+            "readprofile_reset": lambda _, __: backend.readprofile_reset(),
             "doctor": lambda _, __: backend.doctor(),
             "log": lambda params, _: backend.log(params),
             "config": lambda _, __: backend.config(),

@@ -76,6 +76,8 @@ METHODS: dict[str, Method] = {
     "events": Method(),
     "features": Method(params={"name": Param("text")}, slow=True),
     "stats": Method(params={"name": Param("text"), "session": Param("text")}, slow=True),
+    "readprofile": Method(params={"names": Param("flag"), "all": Param("flag")}, slow=True),
+    "readprofile_reset": Method(owner_only=True, slow=True),
     "doctor": Method(slow=True),
     "log": Method(params={"lines": Param("count")}),
     "config": Method(),

@@ -158,6 +158,17 @@ class Answers:
 
             return {"features": stats_answer(reader, name, features)}
 
+    def readprofile(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Give the profile buffer of profile-hash, after a flip."""
+        from opd.query.readprofile import readprofile_answer
+
+        return readprofile_answer(self._daemon.featuring.profile().read(), params)
+
+    def readprofile_reset(self) -> dict[str, Any]:
+        """Have all slots of the profile buffer at 0."""
+        self._daemon.featuring.profile().reset()
+        return {"reset": True}
+
     def doctor(self) -> dict[str, Any]:
         """Say what is off on this machine, as the daemon sees it."""
         from opd.service.capabilities import examine, own_processes_finding

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from opd.events import EventRequest
     from opd.features.asked import Activation
     from opd.features.host import FeatureHost
+    from opd.features.profilebuffer import ProfileSource
     from opd.features.registry import Registry
     from opd.features.running import RunningFeature
     from opd.sampling.live import LiveSampling
@@ -175,6 +176,15 @@ class Featuring:
         """For ``stats``."""
         self._refuse_name(params)
         return {"features": self.host.stats(params.get("name")) if self.host else {}}
+
+    def profile(self) -> ProfileSource:
+        """For ``readprofile``. Raises UnknownNameError, OperationFailedError when there is none."""
+        from opd.features.profilebuffer import serving
+
+        self._refuse_name({"name": "profile_hash"})
+        if self.host is not None:
+            self.host.require("profile_hash")
+        return serving()
 
     def settings(self) -> dict[str, Any]:
         """Their tables, with every option, for ``config``."""
