@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 EXAMPLE = (
-    "opd -x profile-hash &  opctl readprofile --top 20\n"
+    "opctl readprofile --top 20    # of an opd that runs with -x profile-hash\n"
     "  opctl readprofile | sort -nr | head -20\n"
     "  opctl readprofile --raw /tmp/profile && readprofile -p /tmp/profile -m /proc/kallsyms\n"
     "  opctl readprofile -b --format json"
