@@ -12,6 +12,8 @@
 #include "opd/import.h"
 #include "opd/kallsyms.h"
 #include "opd/payload.h"
+#include "opd/pc_hash.h"
+#include "opd/pc_tap.h"
 #include "opd/pchase.h"
 #include "opd/perfdata.h"
 #include "opd/pft.h"

@@ -107,6 +107,13 @@ class Elf:
         check(lib.opd_elf_find_function(self._elf, debug_elf, encoded, offset), "find a function")
         return int(offset[0])
 
+    def code(self) -> list[tuple[int, int, int]]:
+        """Offset in the file, size and ELF address of each executable segment."""
+        count = lib.opd_elf_code(self._elf, ffi.NULL, 0)
+        out = ffi.new("struct opd_elf_code[]", max(count, 1))
+        lib.opd_elf_code(self._elf, out, count)
+        return [(one.offset, one.size, one.address) for one in list(out)[:count]]
+
     def is_code(self, offset: int) -> bool:
         """Whether an offset in the file is in an executable segment."""
         return offset < 1 << 64 and bool(lib.opd_elf_is_code(self._elf, offset))

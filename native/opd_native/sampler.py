@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from opd_native.ibs import Flavour, Machine
+    from opd_native.pc_hash import Tap
 
 _U64 = (1 << 64) - 1
 
@@ -243,6 +244,13 @@ class Sampler:
     def limit_stacks(self, divisor: int) -> int:
         """Divide the limit on distinct stacks of a window; what it is now."""
         return check(lib.opd_sampler_limit_stacks(self._pointer, divisor), "limit stacks")
+
+    def set_tap(self, tap: Tap | None) -> None:
+        """Count program counters of samples there from now on; None: no more."""
+        with self._life:
+            if self._pointer != ffi.NULL:
+                pointer = ffi.NULL if tap is None else tap.pointer
+                lib.opd_sampler_set_tap(self._pointer, pointer)
 
     def set_cpus(self, cpus: Sequence[int]) -> int:
         """Follow CPU hotplug: rings for exactly these CPUs; how many have one."""

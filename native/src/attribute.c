@@ -312,6 +312,8 @@ begin(struct opd_pipeline *pipeline, const uint32_t *events, const struct opd_re
         note_time(counts, record->time);
         if (!counts_at_all(pipeline, hit))
             continue;
+        if (pipeline->tap != NULL)
+            opd_count_address(pipeline, hit);
         if (ibs != NULL) {
             opd_ibs_note(pipeline, ibs);
             if (!opd_ibs_select(ibs, hit->kernel))

@@ -126,3 +126,19 @@ opd_elf_is_code(const struct opd_elf *elf, uint64_t offset)
     }
     return 0;
 }
+
+size_t
+opd_elf_code(const struct opd_elf *elf, struct opd_elf_code *out, size_t room)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < elf->segment_count; i++) {
+        const struct elf_segment *segment = &elf->segments[i];
+        if (segment->type != PT_LOAD || !(segment->flags & PF_X) || segment->file_size == 0)
+            continue;
+        if (found < room)
+            out[found] = (struct opd_elf_code){
+                .offset = segment->offset, .size = segment->file_size, .address = segment->address};
+        found++;
+    }
+    return found;
+}

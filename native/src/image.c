@@ -279,6 +279,13 @@ slot_of(struct opd_images *images, uint32_t uid)
     return slot->used && slot->generation == uid >> SLOT_BITS ? slot : NULL;
 }
 
+const struct opd_image_key *
+opd_images_key(struct opd_images *images, uint32_t uid)
+{
+    const struct slot *slot = slot_of(images, uid);
+    return slot != NULL ? &slot->key : NULL;
+}
+
 int
 opd_images_give_fd(struct opd_images *images, uint32_t uid, int fd)
 {

@@ -130,6 +130,18 @@ opd_pc_hash_destroy(struct opd_pc_hash *hash)
     free(hash);
 }
 
+uint64_t
+opd_pc_hash_length(const struct opd_pc_hash *hash)
+{
+    return hash->length;
+}
+
+uint32_t
+opd_pc_hash_cpus(const struct opd_pc_hash *hash)
+{
+    return hash->cpus;
+}
+
 void
 opd_pc_publish_table(const struct opd_pc_hash *hash, struct opd_pc_slot *table,
                      opd_pc_counter *updates, opd_pc_counter *wraps)

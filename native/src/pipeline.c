@@ -210,6 +210,18 @@ expire(struct opd_pipeline *pipeline, uint64_t now)
 }
 
 void
+opd_pipeline_set_tap(struct opd_pipeline *pipeline, struct opd_pc_tap *tap)
+{
+    pipeline->tap = tap;
+}
+
+struct opd_pc_tap *
+opd_pipeline_tap(const struct opd_pipeline *pipeline)
+{
+    return pipeline->tap;
+}
+
+void
 opd_pipeline_feed_samples(struct opd_pipeline *pipeline, const uint32_t *events,
                           const struct opd_record *records, unsigned count)
 {

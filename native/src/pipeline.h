@@ -9,6 +9,7 @@
 #include "maps.h"
 #include "opd/cgroup.h"
 #include "opd/intern.h"
+#include "opd/pc_tap.h"
 #include "opd/pipeline.h"
 
 // One sample file: whose hits are counted together.
@@ -130,6 +131,7 @@ struct opd_pipeline {
     uint32_t stack_divisor;
     struct opd_filter *filter; // NULL: all samples count
     uint64_t *hash_ticks;      // measured: where the ticks of counting go
+    struct opd_pc_tap *tap;    // NULL: nobody counts program counters
 
     struct opd_spaces *spaces;
     pthread_mutex_t image_lock; // the feeder adds, any thread takes
@@ -183,6 +185,8 @@ void opd_ibs_keep(struct opd_pipeline *pipeline, const struct opd_hit *hit, uint
 // The address inside its image, and the image, of one address (attribute.c).
 uint32_t opd_resolve(const struct opd_pipeline *pipeline, const struct opd_maps *maps, bool kernel,
                      uint64_t *address);
+// Counts a sample at its address, where a tap wants it (attribute_pc.c).
+void opd_count_address(struct opd_pipeline *pipeline, const struct opd_hit *hit);
 // One row of a hit, and the counts of that event (attribute.c).
 void opd_count_row(struct opd_pipeline *pipeline, const struct opd_hit *hit, unsigned event,
                    uint32_t sfile, uint64_t weight);

@@ -84,6 +84,9 @@ static void
 close_ring(struct opd_sampler *sampler, size_t index)
 {
     struct opd_ring *ring = &sampler->rings[index];
+    struct opd_pc_tap *tap = opd_pipeline_tap(sampler->pipeline);
+    if (tap != NULL)
+        opd_pc_hash_flush_cpu(opd_pc_tap_hash(tap), ring->cpu);
     opd_ring_read_lost(ring);
     for (unsigned i = 0; i < ring->event_count; i++)
         sampler->closed_lost[i] += opd_ring_event_lost(&ring->events[i]);
@@ -214,6 +217,14 @@ opd_sampler_set_rate(struct opd_sampler *sampler, unsigned event, uint64_t rate)
     }
     pthread_mutex_unlock(&sampler->lock);
     return changed ? 0 : rc; // a CPU that went away refuses alone
+}
+
+void
+opd_sampler_set_tap(struct opd_sampler *sampler, struct opd_pc_tap *tap)
+{
+    pthread_mutex_lock(&sampler->lock);
+    opd_pipeline_set_tap(sampler->pipeline, tap);
+    pthread_mutex_unlock(&sampler->lock);
 }
 
 int

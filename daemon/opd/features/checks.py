@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -31,6 +32,9 @@ EXAMPLES_MOST = 256
 STATS_MOST = 256
 TEXT_MOST = 1024
 STAT_NAME_MOST = 64
+# As JSON: 8,000 CPUs have room.
+DOCUMENT_MOST = 4 << 20
+NOTES_MOST = 16
 
 
 class NonsenseError(Exception):
@@ -150,7 +154,22 @@ def check_stats(stats: Any) -> Stats:
             good = isinstance(value, (int, float)) and -U64_MOST // 2 <= value <= U64_MOST
         if not good:
             raise NonsenseError(f"{name}: expected a number or a short text, got {short(value)}")
+    _check_document(stats)
     return stats
+
+
+def _check_document(stats: Stats) -> None:
+    if not isinstance(stats.document, dict):
+        raise NonsenseError(f"document: expected a dict, got {short(stats.document)}")
+    try:
+        size = len(json.dumps(stats.document, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise NonsenseError(f"document: it is no JSON: {short(str(error))}") from error
+    if size > DOCUMENT_MOST:
+        raise NonsenseError(f"document: expected at most {DOCUMENT_MOST} bytes, got {size}")
+    for note in _tuple(stats.notes, NOTES_MOST, "notes"):
+        if not _is_text(note):
+            raise NonsenseError(f"notes: expected short texts, got {short(note)}")
 
 
 def check_nothing(result: Any) -> None:

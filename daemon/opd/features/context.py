@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from opd.events import EventRequest
     from opd.features.declared import Event, Feature
     from opd.features.guard import Log
     from opd.features.records import Records
+    from opd.sampling.window import EventInfo
+    from opd_native.sampler import Sampler
 
 CALLS_MOST = 16
 KERNEL_EVENTS_MOST = 16
@@ -33,8 +35,13 @@ class KernelEvent(NamedTuple):
 class Context:
     """Given to ``opd_ext_init``, valid until ``opd_ext_deinit``."""
 
-    def __init__(self, feature: Feature, records: Records, log: Log) -> None:
+    def __init__(
+        self, feature: Feature, records: Records, log: Log, asked: Sequence[EventRequest] = ()
+    ) -> None:
         self.feature = feature
+        # What the daemon was asked to sample, by its index in the run.
+        self.asked = tuple(asked)
+        self._opened_calls: list[Callable[[Sampler, Sequence[EventInfo]], None]] = []
         self._records = records
         self._log = log
         self._chosen: tuple[Event, ...] = feature.events
@@ -69,6 +76,18 @@ class Context:
         if len(self._window_calls) >= CALLS_MOST:
             raise ValueError(f"at most {CALLS_MOST} calls a window")
         self._window_calls.append(call)
+
+    def when_opened(self, call: Callable[[Sampler, Sequence[EventInfo]], None]) -> None:
+        """Call ``call(sampler, events)`` once the run's events are open, before they count.
+
+        The native sampler and its events by index: what was asked for comes
+        first (``asked``). It is trusted code on the main thread; what it raises
+        makes the feature unavailable. Raises ValueError after 16 calls.
+        """
+        self._check_open()
+        if len(self._opened_calls) >= CALLS_MOST:
+            raise ValueError(f"at most {CALLS_MOST} calls")
+        self._opened_calls.append(call)
 
     def add_kernel_event(
         self,
@@ -139,6 +158,11 @@ class Context:
     def kernel_events(self) -> list[KernelEvent]:
         """What to open."""
         return self._kernel_events
+
+    @property
+    def opened_calls(self) -> list[Callable[[Sampler, Sequence[EventInfo]], None]]:
+        """What to call once events are open."""
+        return self._opened_calls
 
     def seal(self) -> None:
         """``opd_ext_init`` has returned: what is registered is fixed."""

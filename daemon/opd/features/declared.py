@@ -174,9 +174,16 @@ StatValue: TypeAlias = int | float | str
 
 
 class Stats(msgspec.Struct, frozen=True):
-    """What a feature says of itself: counters and words by name, at most 256."""
+    """What a feature says of itself: counters and words by name, at most 256.
+
+    ``document``: the same as one JSON object, whatever it holds (4 MiB at
+    most); ``opctl stats NAME --format json`` prints it alone. ``notes``: lines
+    that the table for people shows beside it, at most 16.
+    """
 
     values: dict[str, StatValue] = {}
+    document: dict[str, Any] = {}
+    notes: tuple[str, ...] = ()
 
 
 class UnavailableError(OpdError):

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from opd.config.settings import DaemonSettings
+    from opd.events import EventRequest
     from opd.features.asked import Activation
     from opd.features.context import KernelEvent
     from opd.features.declared import Stats
     from opd.features.guard import Log
     from opd.sampling.window import EventInfo, ImageInfo, Window
+    from opd_native.sampler import Sampler
 
 PATHS_MOST = 16384
 _BUDGETS_A_WINDOW = 3
@@ -36,7 +38,11 @@ class FeatureHost:
     """
 
     def __init__(
-        self, activations: Sequence[Activation], settings: DaemonSettings, log: Log
+        self,
+        activations: Sequence[Activation],
+        settings: DaemonSettings,
+        log: Log,
+        asked: Sequence[EventRequest] = (),
     ) -> None:
         self._log = log
         self._images = FeatureImages()
@@ -45,7 +51,8 @@ class FeatureHost:
         self._hook_s = settings.hook_seconds
         budget = Budget(settings.hook_seconds, settings.hook_mib << 20)
         self._running = [
-            RunningFeature(one, budget=budget, log=log, images=self._images) for one in activations
+            RunningFeature(one, budget=budget, log=log, images=self._images, asked=asked)
+            for one in activations
         ]
         self._follows_paths = any(one.files.wanted for one in self._running)
 
@@ -81,6 +88,17 @@ class FeatureHost:
             if one.state != UNAVAILABLE
             for event in one.context.kernel_events
         ]
+
+    def opened(self, sampler: Sampler, events: Sequence[EventInfo]) -> None:
+        """Tell those that asked for it that events are open."""
+        for one in self._running:
+            if one.state != RUNNING:
+                continue
+            try:
+                for call in one.context.opened_calls:
+                    call(sampler, events)
+            except Exception as error:  # noqa: BLE001 - a plugin's; sampling goes on without it
+                one.refuse(f"it failed when events were open: {error!r}")
 
     def refused(self, one: RunningFeature, event: KernelEvent, number: int) -> None:
         """The kernel refused an event of a feature: it is unavailable."""
@@ -230,6 +248,7 @@ def _stats(one: RunningFeature, own: Stats) -> dict[str, Any]:
     return {
         **_state(one),
         "own": dict(own.values),
+        **({"document": own.document, "notes": list(own.notes)} if own.document else {}),
         "records": {"added": one.records.added, "refused": one.records.refused},
         "sample_files": {"known": len(one.files), "dropped": one.files.dropped},
         "skipped_windows": one.skipped_windows,

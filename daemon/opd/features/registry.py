@@ -24,6 +24,7 @@ BUILTIN: dict[str, str] = {
     "ibs_op": "opd.features.ibs",
     "pchase": "opd.features.pchase",
     "pft": "opd.features.pft",
+    "profile_hash": "opd.features.profile_hash",
 }
 BUILTIN_PACKAGE = "opd"
 LOAD_BUDGET = Budget(seconds=5.0, memory_bytes=256 << 20, addresses=False)

@@ -15,8 +15,9 @@ from opd.features.records import Records, Rows, events_of
 from opd.features.thread import BusyError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from opd.events import EventRequest
     from opd.features.asked import Activation
     from opd.features.guard import Log
     from opd.features.records import FeatureImages
@@ -38,7 +39,13 @@ class RunningFeature:
     """
 
     def __init__(
-        self, activation: Activation, *, budget: Budget, log: Log, images: FeatureImages
+        self,
+        activation: Activation,
+        *,
+        budget: Budget,
+        log: Log,
+        images: FeatureImages,
+        asked: Sequence[EventRequest] = (),
     ) -> None:
         plugin, feature = activation.plugin, activation.feature
         self.activation = activation
@@ -54,7 +61,8 @@ class RunningFeature:
         self.files = SampleFiles(
             plugin, {event.name: tuple(c.name for c in event.columns) for event in feature.events}
         )
-        self.context = Context(feature, self.records, log)
+        self._asked = asked
+        self.context = Context(feature, self.records, log, asked)
         self._log = log
         self._images = images
         self._turn = threading.RLock()
@@ -77,7 +85,7 @@ class RunningFeature:
     def begin(self) -> None:
         """Ask whether it can run here, and have it begin. What goes wrong, ``state`` tells."""
         plugin, feature = self.activation.plugin, self.activation.feature
-        context = Context(feature, self.records, self._log)
+        context = Context(feature, self.records, self._log, self._asked)
         if self.replay:
             return
         with self._turn:
@@ -161,7 +169,7 @@ class RunningFeature:
 
     def _begin_late(self) -> bool:
         self.begin()
-        if self._begun and self.context.kernel_events:
+        if self._begun and (self.context.kernel_events or self.context.opened_calls):
             self._refuse("it began after sampling had; its events are opened the next time")
         return self._begun and not self.reason
 

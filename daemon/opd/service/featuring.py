@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from opd.config.nearest import did_you_mean
 from opd.errors import OpdError, UnknownNameError
+from opd.events import opened
 from opd.service.fallbacks import log_steps
 from opd.service.imports import import_in_child
 from opd.service.status import flat
@@ -61,14 +62,16 @@ class Featuring:
         if activations:
             from opd.features.host import FeatureHost
 
-            self.host = FeatureHost(activations, config.daemon, _Told(self._daemon))
+            self.host = FeatureHost(
+                activations, config.daemon, _Told(self._daemon), opened(requests)
+            )
             self.host.begin(strict=self._strict)
 
     def open_events(self, sampling: LiveSampling) -> list[EventInfo]:
         """Open what they need of the kernel; all events of the run."""
         if self.host is None:
             return sampling.events
-        opened = []
+        theirs = []
         for one, event in self.host.kernel_events():
             known = len(sampling.ladder)
             try:
@@ -76,16 +79,17 @@ class Featuring:
             except NativeError as error:
                 self.host.refused(one, event, error.errno or 0)
             else:
-                opened.append((one, event, index))
+                theirs.append((one, event, index))
             log_steps(self._daemon.log, sampling.ladder[known:])
         events = [*sampling.events, *self.host.events(len(sampling.events))]
-        for one, event, index in opened:
+        for one, event, index in theirs:
             if event.opened is None:
                 continue
             try:
                 event.opened(sampling.sampler, index, one.ids)
             except Exception as error:  # noqa: BLE001 - a plugin's; sampling goes on without it
                 one.refuse(f"it failed when {event.request.name} was open: {error!r}")
+        self.host.opened(sampling.sampler, sampling.events)
         if self._strict:
             self.host.check_strictly()
         return events

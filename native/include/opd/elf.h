@@ -73,6 +73,13 @@ int opd_elf_load_symbols(struct opd_elf *elf, const struct opd_elf *debug);
 long opd_elf_names(struct opd_elf *elf, const uint64_t *addresses, size_t count,
                    struct opd_elf_name *names, char *text, size_t capacity);
 
+// The code in the file: offset, size and ELF address of its executable
+// segments, at most `room` of them; returns how many there are.
+struct opd_elf_code {
+    uint64_t offset, size, address;
+};
+size_t opd_elf_code(const struct opd_elf *elf, struct opd_elf_code *out, size_t room);
+
 // Where in the file the function of that name begins: by the file's own symbol
 // tables, or the debug file's where it has no .symtab. A global symbol goes
 // before a weak one, that before a local one. Needs no opd_elf_load_symbols().

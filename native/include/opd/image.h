@@ -55,6 +55,9 @@ void opd_images_destroy(struct opd_images *images); // closes what was not taken
 // when the table is full. *fresh tells a new one.
 uint32_t opd_images_put(struct opd_images *images, const struct opd_image_key *key, bool *fresh);
 
+// What an image is, without its path and symbol; NULL: there is none (any more).
+const struct opd_image_key *opd_images_key(struct opd_images *images, uint32_t uid);
+
 // Gives an open file of a fresh image to the table (which closes or hands it
 // on); refused with -EMFILE beyond `limit_fds`, the caller then closes it.
 int opd_images_give_fd(struct opd_images *images, uint32_t uid, int fd);

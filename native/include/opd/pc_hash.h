@@ -49,6 +49,9 @@ struct opd_pc_hash;
 struct opd_pc_hash *opd_pc_hash_create(const struct opd_pc_options *options);
 void opd_pc_hash_destroy(struct opd_pc_hash *hash);
 
+uint64_t opd_pc_hash_length(const struct opd_pc_hash *hash);
+uint32_t opd_pc_hash_cpus(const struct opd_pc_hash *hash);
+
 // Counts one hit of each of `count` slots of the buffer (all below its length).
 // One thread at a time a CPU. A CPU beyond those made is the caller's mistake.
 void opd_pc_hash_add(struct opd_pc_hash *hash, uint32_t cpu, const uint32_t *slots, size_t count);

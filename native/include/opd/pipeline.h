@@ -16,6 +16,7 @@
 #include "opd/ibs.h"
 #include "opd/image.h"
 #include "opd/payload.h"
+#include "opd/pc_tap.h"
 #include "opd/profile_hash.h"
 #include "opd/record.h"
 
@@ -74,6 +75,10 @@ int opd_pipeline_set_ibs(struct opd_pipeline *pipeline, unsigned event,
 // event weigh `period`, whatever their records say.
 void opd_pipeline_set_period(struct opd_pipeline *pipeline, unsigned event, uint64_t period,
                              uint64_t since);
+// Samples of its event are counted there too, unless they are idle or of other
+// names. For the feeder, or before it runs; NULL: no more.
+void opd_pipeline_set_tap(struct opd_pipeline *pipeline, struct opd_pc_tap *tap);
+struct opd_pc_tap *opd_pipeline_tap(const struct opd_pipeline *pipeline);
 // Keeps 1/divisor of the distinct stacks asked for; how many that is.
 uint32_t opd_pipeline_limit_stacks(struct opd_pipeline *pipeline, uint32_t divisor);
 // What is kept of precise samples beside their rows, at least so much of each;

@@ -87,6 +87,10 @@ int opd_sampler_set_rate(struct opd_sampler *sampler, unsigned event, uint64_t r
 // Returns the number of stacks, or -EINVAL.
 int opd_sampler_limit_stacks(struct opd_sampler *sampler, uint32_t divisor);
 
+// Counts program counters of samples there, from now on; NULL: no more. A CPU
+// that leaves is flushed.
+void opd_sampler_set_tap(struct opd_sampler *sampler, struct opd_pc_tap *tap);
+
 // Makes the rings those of these CPUs: opens new ones, closes the others.
 // Returns how many CPUs have a ring now, or -errno when none could be opened.
 int opd_sampler_set_cpus(struct opd_sampler *sampler, const uint32_t *cpus, size_t cpu_count);

@@ -19,6 +19,10 @@ long opd_elf_names(struct opd_elf *elf, const uint64_t *addresses, size_t count,
                    struct opd_elf_name *names, char *text, size_t capacity);
 int opd_elf_find_function(const struct opd_elf *elf, const struct opd_elf *debug, const char *name,
                           uint64_t *offset);
+struct opd_elf_code {
+    uint64_t offset, size, address;
+};
+size_t opd_elf_code(const struct opd_elf *elf, struct opd_elf_code *out, size_t room);
 int opd_elf_is_code(const struct opd_elf *elf, uint64_t offset);
 size_t opd_elf_bytes(const struct opd_elf *elf);
 size_t opd_elf_symbols(const struct opd_elf *elf);

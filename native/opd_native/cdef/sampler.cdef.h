@@ -40,6 +40,7 @@ int opd_sampler_pause(struct opd_sampler *sampler, bool paused);
 int opd_sampler_stop(struct opd_sampler *sampler);
 int opd_sampler_set_rate(struct opd_sampler *sampler, unsigned event, uint64_t rate);
 int opd_sampler_limit_stacks(struct opd_sampler *sampler, uint32_t divisor);
+void opd_sampler_set_tap(struct opd_sampler *sampler, struct opd_pc_tap *tap);
 int opd_sampler_set_cpus(struct opd_sampler *sampler, const uint32_t *cpus, size_t cpu_count);
 int opd_sampler_flush(struct opd_sampler *sampler, uint64_t until, int timeout_ms);
 int opd_sampler_take(struct opd_sampler *sampler, int timeout_ms, struct opd_window **window);

@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     with asking.open_source(arguments) as source:
         answer = source.call("stats", {key: value for key, value in params.items() if value})
     if arguments.format == "json":
-        output.print_json(answer)
+        output.print_json(_document(answer, arguments.name) or answer)
         return 0
     from opd.cli.commands.status import flat
 
@@ -50,12 +50,20 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _document(answer: Mapping[str, Any], name: str | None) -> dict[str, Any] | None:
+    """What the one feature that was asked for says of itself, where it says all."""
+    told: dict[str, Any] = answer["features"].get((name or "").strip().replace("-", "_"), {})
+    return told.get("document")
+
+
 def _for_people(feature: str, stats: Mapping[str, Any]) -> Iterator[str]:
     from opd.cli.features import state_text
 
     yield f"{feature}: {state_text(stats)}"
     for name, value in stats["own"].items():
         yield f"  {name}: {value}"
+    for note in stats.get("notes", ()):
+        yield f"  {note}"
     if "probe" in stats:
         yield from _of_probe(stats["probe"])
     if "hooks" not in stats:
