@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from installed_plugins import PLUGINS, lay_out
 from opd.store.probes import UNENDED
 from opd.store.queries import open_reader
+from places import BIN
 
 CONTRACT = {"probe", "parameters", "machine", "metrics", "verdict", "void"}
 METRIC = {"name", "unit", "median", "low", "high", "cv", "n"}
@@ -159,6 +161,21 @@ def test_the_daemon_that_ends_ends_the_probe(daemon):
     assert not Path(f"/proc/{pid}").exists()
     (run,) = kept_runs(daemon.store)
     assert run.void == "opd ended"
+
+
+def test_taskset_of_opctl_holds_for_the_daemons_probe(daemon):
+    """It runs where opctl may, and the parameters say so; what was asked for wins."""
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        pytest.skip("one CPU is no choice")
+    endpoint = ["--endpoint", daemon.endpoint, "--format", "json"]
+    command = ["taskset", "-c", str(cpus[1]), BIN / "opctl", *endpoint, "probe", "run", "pft"]
+    for more, expected in (("", cpus[1]), (f",cpus={cpus[0]}", cpus[0])):
+        text = f"memory=1m,repeats=1{more}"
+        done = subprocess.run([*command, text], capture_output=True, check=True, text=True)
+        result = json.loads(done.stdout)
+        assert result["parameters"]["cpus"] == [str(expected)]
+        assert result["machine"]["cpus"] == [expected]
 
 
 def test_a_schedule_runs_and_can_be_cancelled(daemon):

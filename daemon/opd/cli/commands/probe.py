@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from opd.cli import asking, output
+from opd.cli import asking, output, ownplace
 from opd.cli.commands.record import interrupts
 from opd.cli.progress import ProgressLine
 from opd.errors import OperationFailedError, UsageError
@@ -80,7 +80,8 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.session_dir is not None:
         results = _here(arguments, probe, options)
     else:
-        view = _there(arguments, "probe_run", {"probe": probe, "options": options})
+        params = {"probe": probe, "options": ownplace.with_own_cpus(options)}
+        view = _there(arguments, "probe_run", params)
         if "schedule" in view:
             text = f"schedule {view['schedule']}: {view['text']}, first in {view['due_seconds']} s"
             output.print_result(view, _form(arguments), output.clean(text))
@@ -108,6 +109,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     elif arguments.session_dir is not None:
         result = _compare_here(arguments, params)
     else:
+        params |= {side: ownplace.measure_with_own_cpus(params[side]) for side in "ab"}
         result = _there(arguments, "probe_compare", params)["results"][-1]
     _print_results([result], arguments)
     return _VOID if result["verdict"] is None else status_of([result])
