@@ -145,7 +145,7 @@ def _cells_with_themselves() -> list[_Cell]:
         _Cell("pft shmem 4m, 2 threads", "pft", f"kind=shmem,memory=4m,threads=2,{_QUICK_FAULTS}"),
         _Cell("pchase 16k", "pchase", f"chain=16k,{_QUICK_CHASE}"),
         _Cell("pchase 256k", "pchase", f"chain=256k,page=256k,{_QUICK_CHASE}"),
-        _Cell("pchase 2m, 4 chains", "pchase", f"chain=2m,page=256k,chains=4,{_QUICK_CHASE}"),
+        _Cell("pchase 4 of 128k", "pchase", f"chain=128k,page=0,chains=4,{_QUICK_CHASE}"),
     ]
 
 
