@@ -15,6 +15,7 @@ CHAINS_MOST = 28
 WORK_MOST = 65536
 THREADS_MOST = 4096
 LAPS_MOST = 8
+AHEAD_MOST = 4096
 _REASON = 256
 
 
@@ -59,6 +60,23 @@ class Load(enum.IntEnum):
     TRIAD = 3
     NT_WRITE = 4
     NT_COPY = 5
+    ZERO = 6
+    QUAD = 7
+    MOVSB = 8
+    STOSB = 9
+
+
+# Arrays of each.
+ARRAYS = {Load.COPY: 2, Load.NT_COPY: 2, Load.MOVSB: 2, Load.TRIAD: 3, Load.QUAD: 4}
+
+
+class Vector(enum.IntEnum):
+    """How wide a stream's loads and stores are, in bytes; AUTO: 32, where the CPU has them."""
+
+    AUTO = 0
+    V16 = 1
+    V32 = 2
+    V64 = 3
 
 
 class Row(NamedTuple):
@@ -106,7 +124,8 @@ class Chase:
 
     Sizes in bytes; ``stride`` in lines; ``cpus`` one a thread, chasers first;
     ``chain_nodes`` one a chain of each thread, -1 where the thread runs;
-    ``load_node`` that of streams; ``laps`` each in an order of its own.
+    ``load_node`` that of streams; ``laps`` each in an order of its own;
+    ``ahead``: steps that the hint looks ahead.
     Either ``iterations`` (passes) or ``seconds``. ``at_speed``: the cores were
     busy until now, so that no time is spent on their clocks. Raises ChaseError.
     """
@@ -133,7 +152,9 @@ class Chase:
         cpus: Sequence[int] = (),
         chain_nodes: Sequence[int] = (),
         seed: int = 1,
+        vector: Vector = Vector.AUTO,
         load_node: int = -1,
+        ahead: int = 0,
         laps: int = 1,
         plain_c: bool = False,
         at_speed: bool = False,
@@ -143,6 +164,7 @@ class Chase:
         options.work, options.chains, options.threads = work, chains, threads
         options.loaders, options.load, options.load_delay = loaders, load, load_delay
         options.stride, options.plain_c, options.at_speed = stride, plain_c, at_speed
+        options.vector, options.ahead = vector, ahead
         options.laps, options.load_node = laps, load_node
         options.line, options.page, options.chain = line, page, chain
         options.load_bytes, options.iterations = load_bytes, iterations
@@ -195,6 +217,11 @@ class Chase:
     def _check(self, rc: int) -> None:
         if rc < 0:
             raise ChaseError(-rc, ffi.string(self._reason).decode(errors="replace"))
+
+
+def has_load(load: Load, vector: Vector) -> bool:
+    """Whether opd and this CPU have the stream at that width."""
+    return bool(lib.opd_pchase_has_load(load, vector))
 
 
 def pass_line(first: int, second: int, rounds: int = 100_000) -> float:

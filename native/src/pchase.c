@@ -26,7 +26,7 @@ struct thread {
     char *base;
     size_t bytes;
     void *heads[OPD_PCHASE_CHAINS_MAX];
-    char *arrays[3];
+    char *arrays[PCHASE_ARRAYS_MAX];
     uint64_t nodes, huge;
     uint64_t rounds; // of the loop in CHUNK_NS; 0: not known yet
     struct opd_pchase_row row;
@@ -241,8 +241,7 @@ stream(struct thread *thread, uint64_t end_ns)
     struct opd_pchase_row *row = &thread->row;
     uint64_t cpu = cpu_ns(), ticks = opd_ticks();
     row->start_ns = opd_raw_ns();
-    row->bytes = pchase_load(pchase->options.load, thread->arrays, pchase->options.load_bytes,
-                             pchase->options.load_delay, &pchase->stop,
+    row->bytes = pchase_load(&pchase->options, thread->arrays, &pchase->stop,
                              end_ns ? end_ns : row->start_ns + pchase->options.duration_ns);
     row->end_ns = opd_raw_ns();
     row->ticks = opd_ticks() - ticks;
@@ -319,7 +318,8 @@ wrong(const struct opd_pchase_options *options)
         options->loaders > 4096)
         return "no thread, or more than 4096";
     if (options->access > OPD_PCHASE_SAME_SET || options->pages > OPD_PCHASE_1G ||
-        options->hint > OPD_PCHASE_NTA || options->load >= OPD_LOAD_KINDS)
+        options->hint > OPD_PCHASE_NTA || options->load >= OPD_LOAD_KINDS ||
+        options->vector >= OPD_VECTOR_KINDS)
         return "a word that is none of its enumeration";
     if (options->iterations == 0 && options->duration_ns == 0)
         return "neither iterations nor a duration";
@@ -340,6 +340,9 @@ wrong(const struct opd_pchase_options *options)
         return "a page is a multiple of a line (of 8 bytes), a chain of a page";
     if (options->laps > (options->line < 64 ? options->line : 64) / sizeof(void *))
         return "laps are 1 to as many words as a cache line has, 8 at most";
+    if (options->ahead && (options->hint == OPD_PCHASE_NONE || options->line < 2 * sizeof(void *) ||
+                           options->laps > 1 || options->ahead > OPD_PCHASE_AHEAD_MAX))
+        return "looking ahead needs a hint, lines of 16 bytes, one lap, and 4096 steps at most";
     if (options->stride == 0 &&
         (options->access == OPD_PCHASE_FORWARD || options->access == OPD_PCHASE_REVERSE))
         return "a stride of no lines";
@@ -366,13 +369,8 @@ opd_pchase_create(const struct opd_pchase_options *options, struct opd_pchase **
     const char *what = wrong(options);
     if (what)
         return pchase_fail(reason, EINVAL, "%s", what);
-#if defined(__x86_64__)
-    if (options->loaders && !__builtin_cpu_supports("avx2"))
-        return pchase_fail(reason, EOPNOTSUPP, "streams need AVX2, which this CPU has not");
-#else
-    if (options->loaders && options->load >= OPD_LOAD_NT_WRITE)
-        return pchase_fail(reason, EOPNOTSUPP, "non-temporal stores on this machine");
-#endif
+    if (options->loaders && !opd_pchase_has_load(options->load, options->vector))
+        return pchase_fail(reason, EOPNOTSUPP, "a stream of this kind and width on this CPU");
     struct opd_pchase *pchase = calloc(1, sizeof(*pchase));
     if (pchase == NULL)
         return pchase_fail(reason, ENOMEM, "a run");

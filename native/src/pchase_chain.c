@@ -149,6 +149,13 @@ pchase_chain_build(char *base, const struct opd_pchase_options *options, uint64_
     } while (at != link.first && steps <= link.nodes);
     if (steps != link.nodes || link.nodes != laps * (options->chain / options->line))
         return -EILSEQ;
+    if (options->ahead) { // a second pointer walks in front
+        void **front = link.first;
+        for (uint32_t i = 0; i < options->ahead; i++)
+            front = *front;
+        for (uint64_t i = 0; i < link.nodes; i++, at = *at, front = *front)
+            at[1] = front;
+    }
     *head = link.first;
     *nodes = link.nodes;
     return 0;

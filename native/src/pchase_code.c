@@ -90,38 +90,44 @@ put(struct writer *w, const void *bytes, size_t count)
 
 static const uint8_t registers[GENERAL] = {RAX, RCX, RDX, RBX, RBP, 8, 9, 10, 11, 12, 13, 14, 15};
 
-// op reg, [base]: a zero displacement stands where rbp and r13 need one, and
+// op reg, [base + displacement]: one stands where rbp and r13 need it, and
 // r12's address needs a second byte.
 static void
-memory(struct writer *w, uint8_t rex, const uint8_t *op, size_t op_bytes, uint8_t reg, uint8_t base)
+memory(struct writer *w, uint8_t rex, const uint8_t *op, size_t op_bytes, uint8_t reg, uint8_t base,
+       uint8_t displacement)
 {
     uint8_t prefix = (uint8_t)(rex | (reg >= 8 ? 4 : 0) | (base >= 8 ? 1 : 0));
     if (prefix)
         PUT(w, (uint8_t)(0x40 | prefix));
     put(w, op, op_bytes);
-    int displaced = (base & 7) == RBP;
+    int displaced = displacement != 0 || (base & 7) == RBP;
     PUT(w, (uint8_t)((displaced ? 0x40 : 0) | (reg & 7) << 3 | (base & 7)));
     if ((base & 7) == RSP)
         PUT(w, 0x24);
     if (displaced)
-        PUT(w, 0);
+        PUT(w, displacement);
 }
 
 static void
 load(struct writer *w, uint8_t reg)
 {
     const uint8_t op = 0x8b;
-    memory(w, 8, &op, 1, reg, reg);
+    memory(w, 8, &op, 1, reg, reg, 0);
 }
 
 static void
-hint(struct writer *w, uint32_t kind, uint8_t reg)
+hint(struct writer *w, uint32_t kind, uint8_t reg, uint32_t ahead)
 {
     static const uint8_t which[] = {
         [OPD_PCHASE_T0] = 1, [OPD_PCHASE_T1] = 2, [OPD_PCHASE_T2] = 3, [OPD_PCHASE_NTA] = 0};
     const uint8_t op[] = {0x0f, 0x18};
+    const uint8_t load_op = 0x8b;
+    if (kind != OPD_PCHASE_NONE && ahead) {
+        memory(w, 8, &load_op, 1, RAX, reg, sizeof(void *)); // where it is in some steps
+        reg = RAX;
+    }
     if (kind != OPD_PCHASE_NONE)
-        memory(w, 0, op, 2, which[kind], reg);
+        memory(w, 0, op, 2, which[kind], reg, 0);
 }
 
 // movq between rax and xmm n
@@ -164,10 +170,10 @@ pchase_code_make(struct pchase_code *code, const struct opd_pchase_options *opti
     if (options->plain_c)
         return use_plain(code, options);
     uint32_t chains = options->chains;
-    int spilt = chains > GENERAL;
-    uint32_t general = spilt ? GENERAL - 1 : chains;
-    const uint8_t *own = registers + spilt;
-    size_t step = (size_t)chains * 24 + options->work;
+    int rax_is_free = chains > GENERAL || options->ahead;
+    uint32_t general = chains < GENERAL ? chains : (uint32_t)(GENERAL - rax_is_free);
+    const uint8_t *own = registers + rax_is_free;
+    size_t step = (size_t)chains * 32 + options->work;
     code->unroll = (uint32_t)(LOADS / chains);
     if (code->unroll * step > LOOP_BYTES)
         code->unroll = step > LOOP_BYTES ? 1 : (uint32_t)(LOOP_BYTES / step);
@@ -188,10 +194,10 @@ pchase_code_make(struct pchase_code *code, const struct opd_pchase_options *opti
     uint8_t *loop = w.at;
     for (uint32_t i = 0; i < code->unroll; i++) {
         for (uint32_t j = 0; j < general; j++)
-            hint(&w, options->hint, own[j]);
+            hint(&w, options->hint, own[j], options->ahead);
         for (uint32_t j = general; options->hint != OPD_PCHASE_NONE && j < chains; j++) {
             move_xmm(&w, 0, (uint8_t)(j - general));
-            hint(&w, options->hint, RAX);
+            hint(&w, options->hint, RAX, options->ahead);
         }
         memset(w.at, 0x90, options->work);
         w.at += options->work;

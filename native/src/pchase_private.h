@@ -33,8 +33,10 @@ int pchase_chain_build(char *base, const struct opd_pchase_options *options, uin
                        void **head, uint64_t *nodes);
 
 // Streams until `stop` is set or the clock is at `end_ns`; returns bytes.
-uint64_t pchase_load(uint32_t kind, char *const arrays[3], uint64_t bytes, uint32_t delay,
-                     const _Atomic uint32_t *stop, uint64_t end_ns);
+enum { PCHASE_ARRAYS_MAX = 4 };
+uint64_t pchase_load(const struct opd_pchase_options *options,
+                     char *const arrays[PCHASE_ARRAYS_MAX], const _Atomic uint32_t *stop,
+                     uint64_t end_ns);
 // How many arrays a kind uses.
 uint32_t pchase_load_arrays(uint32_t kind);
 #endif

@@ -126,12 +126,15 @@ code_follows(void)
     options.chain = CHAIN;
     uint64_t state = 3, nodes = 0;
     void *first[OPD_PCHASE_CHAINS_MAX];
+    options.ahead = 9;
     for (int i = 0; i < OPD_PCHASE_CHAINS_MAX; i++)
         CHECK(pchase_chain_build(memory[i], &options, &state, &first[i], &nodes) == 0);
     for (options.chains = 1; options.chains <= OPD_PCHASE_CHAINS_MAX; options.chains++)
-        for (options.hint = 0; options.hint <= OPD_PCHASE_NTA; options.hint++)
+        for (uint32_t kind = 0; kind <= 2 * OPD_PCHASE_NTA; kind++)
             for (options.work = 0; options.work < 5000; options.work = options.work * 70 + 1) {
                 struct pchase_code code;
+                options.hint = kind > OPD_PCHASE_NTA ? kind - OPD_PCHASE_NTA : kind;
+                options.ahead = kind > OPD_PCHASE_NTA ? 9 : 0;
                 int rc = pchase_code_make(&code, &options);
                 if (rc == -EOPNOTSUPP)
                     continue;
@@ -148,7 +151,7 @@ code_follows(void)
                 pchase_code_free(&code);
             }
     options.plain_c = 1;
-    options.hint = options.work = 0;
+    options.hint = options.work = options.ahead = 0;
     for (options.chains = 1; options.chains <= 16; options.chains++) {
         struct pchase_code code;
         int rc = pchase_code_make(&code, &options);
@@ -167,6 +170,24 @@ code_follows(void)
     options.chains = 3;
     struct pchase_code code;
     CHECK(pchase_code_make(&code, &options) == -EOPNOTSUPP);
+}
+
+// The second word of each node is the node so many steps on, also past the end.
+static void
+looks_ahead(void)
+{
+    struct opd_pchase_options options = plain;
+    options.chain = CHAIN;
+    uint64_t state = 8, nodes = 0;
+    void *head = NULL;
+    for (options.ahead = 1; options.ahead < 4096; options.ahead = options.ahead * 5 + 1) {
+        CHECK(pchase_chain_build(memory[0], &options, &state, &head, &nodes) == 0);
+        void **at = head, **front = head;
+        for (uint32_t i = 0; i < options.ahead; i++)
+            front = *front;
+        for (uint64_t i = 0; i < nodes; i++, at = *at, front = *front)
+            CHECK(at[1] == front);
+    }
 }
 
 static void
@@ -195,6 +216,15 @@ runs(void)
         CHECK(rows[2].bytes % 4096 == 0);
         opd_pchase_destroy(pchase);
     }
+    for (options.vector = 0; options.vector < OPD_VECTOR_KINDS; options.vector++)
+        for (options.load = 0; options.load < OPD_LOAD_KINDS; options.load++) {
+            int rc = opd_pchase_create(&options, &pchase, reason);
+            CHECK(rc == 0 || rc == -EOPNOTSUPP);
+            if (rc == 0) {
+                CHECK(opd_pchase_run(pchase, rows, reason) == 0 && rows[2].bytes % 4096 == 0);
+                opd_pchase_destroy(pchase);
+            }
+        }
     options = plain;
     options.threads = 0;
     options.loaders = 1;
@@ -229,6 +259,10 @@ refusals(void)
     REFUSED(options.threads = 0, "no thread");
     REFUSED(options.chains = OPD_PCHASE_CHAINS_MAX + 1, "chains");
     REFUSED(options.chains = 0, "chains");
+    REFUSED(options.ahead = 4, "a hint");
+    REFUSED((options.ahead = 4, options.hint = OPD_PCHASE_T0, options.laps = 2), "one lap");
+    REFUSED(options.vector = OPD_VECTOR_KINDS, "enumeration");
+    REFUSED(options.laps = 9, "laps");
     REFUSED(options.line = 4, "line");
     REFUSED(options.line = 96, "line");
     REFUSED(options.chain = 5000, "chain");
@@ -262,6 +296,7 @@ main(void)
     RUN(sets_together);
     RUN(lines_of_a_page_together);
     RUN(code_follows);
+    RUN(looks_ahead);
     RUN(runs);
     RUN(refusals);
     RUN(passes);

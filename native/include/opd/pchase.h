@@ -34,23 +34,39 @@ enum opd_pchase_load {
     OPD_LOAD_TRIAD, // a = b + 3 * c
     OPD_LOAD_NT_WRITE,
     OPD_LOAD_NT_COPY,
+    OPD_LOAD_ZERO,  // writes zeros: some CPUs are faster at these
+    OPD_LOAD_QUAD,  // a = b + c + d: three reads for a write
+    OPD_LOAD_MOVSB, // copy by rep movsb
+    OPD_LOAD_STOSB, // write by rep stosb
     OPD_LOAD_KINDS,
+};
+// How wide the streams' loads and stores are.
+enum opd_pchase_vector {
+    OPD_VECTOR_AUTO, // 32 bytes where the CPU has them, else 16
+    OPD_VECTOR_16,
+    OPD_VECTOR_32, // AVX2
+    OPD_VECTOR_64, // AVX-512F
+    OPD_VECTOR_KINDS,
 };
 
 enum { OPD_PCHASE_CHAINS_MAX = 28, OPD_PCHASE_WORK_MAX = 65536, OPD_PCHASE_REASON = 256 };
+enum { OPD_PCHASE_AHEAD_MAX = 4096 };
 
 struct opd_pchase_options {
     uint32_t access, pages, hint;
-    uint32_t work;              // no-operations a step
-    uint32_t chains;            // in flight at once in each thread, 1..OPD_PCHASE_CHAINS_MAX
-    uint32_t threads;           // that chase
-    uint32_t loaders;           // further threads that stream, with `load`
-    uint32_t load;              // enum opd_pchase_load
-    uint32_t load_delay;        // pauses after each 4 KiB that a loader streamed
-    uint32_t stride;            // lines; forward and reverse
-    uint32_t plain_c;           // 1: the loop that the compiler made, for other machines
-    uint32_t laps;              // each in an order of its own, 1..8 words of a line; 0: one
-    uint32_t at_speed;          // 1: the cores are busy already; else threads spin 0.1 s first
+    uint32_t work;       // no-operations a step
+    uint32_t chains;     // in flight at once in each thread, 1..OPD_PCHASE_CHAINS_MAX
+    uint32_t threads;    // that chase
+    uint32_t loaders;    // further threads that stream, with `load`
+    uint32_t load;       // enum opd_pchase_load
+    uint32_t vector;     // enum opd_pchase_vector
+    uint32_t ahead;      // steps that the hint looks ahead, by a pointer in the node's second
+                         // word; 0: it is on the pointer that is loaded next
+    uint32_t load_delay; // pauses after each 4 KiB that a loader streamed
+    uint32_t stride;     // lines; forward and reverse
+    uint32_t plain_c;    // 1: the loop that the compiler made, for other machines
+    uint32_t laps;       // each in an order of its own, 1..8 words of a line; 0: one
+    uint32_t at_speed;   // 1: the cores are busy already; else threads spin 0.1 s first
     uint64_t line, page, chain; // bytes; page a multiple of line, chain of page
     uint64_t load_bytes;        // of each of a loader's arrays
     uint64_t iterations;        // passes of a chain; 0: `duration_ns`
@@ -71,6 +87,9 @@ struct opd_pchase_row {
     int32_t cpu;
     uint32_t moved; // 1: it ran on another CPU at the end
 };
+
+// 1 when opd and this CPU have the stream (enum opd_pchase_load) at that width.
+int opd_pchase_has_load(uint32_t load, uint32_t vector);
 
 struct opd_pchase;
 

@@ -1,6 +1,6 @@
 // opd/pchase.h
 struct opd_pchase_options {
-    uint32_t access, pages, hint, work, chains, threads, loaders, load, load_delay, stride,
+    uint32_t access, pages, hint, work, chains, threads, loaders, load, vector, ahead, load_delay, stride,
         plain_c, laps, at_speed;
     uint64_t line, page, chain, load_bytes, iterations, duration_ns, seed;
     const int32_t *cpus;
@@ -13,6 +13,7 @@ struct opd_pchase_row {
     int32_t cpu;
     uint32_t moved;
 };
+int opd_pchase_has_load(uint32_t load, uint32_t vector);
 struct opd_pchase;
 int opd_pchase_create(const struct opd_pchase_options *options, struct opd_pchase **out,
                       char *reason);

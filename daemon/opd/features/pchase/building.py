@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from opd.features.pchase.placement import node_cpus, parse_placement, place
-from opd_native.pchase import Access, Chase, Hint, Load, MmuPages
+from opd_native.pchase import Access, Chase, Hint, Load, MmuPages, Vector
 from opd_native.ticks import calibrate
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ PAGES = {
     "2m": MmuPages.HUGETLB_2M,
     "1g": MmuPages.HUGETLB_1G,
 }
+VECTORS = {"auto": Vector.AUTO, "16": Vector.V16, "32": Vector.V32, "64": Vector.V64}
 _IDLE_MOST = 1.0  # seconds: a core idle for longer may have slowed down
 
 
@@ -81,6 +82,8 @@ def built(options: ChaseOptions, run: Measuring) -> Chase:
         iterations=options.iterations,
         seconds=options.seconds,
         laps=options.laps,
+        ahead=options.ahead,
+        vector=VECTORS[options.vector],
         loaders=options.loaders,
         load=Load[options.load.upper()],
         load_bytes=options.load_memory if options.loaders else 0,

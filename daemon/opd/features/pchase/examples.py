@@ -23,6 +23,7 @@ _CHASES = (
     "hint=t1",
     "hint=t2",
     "hint=nta",
+    "hint=t0,ahead=8",
     "work=100",
     "loaders=1",
     "loaders=1,load=write,load_memory=8m,load_delay=64",
@@ -37,11 +38,23 @@ _CHASES = (
     "memory_cap=1g",
     "time_limit=60",
 )
-_STREAMS = ("read", "write", "copy", "triad", "nt_write", "nt_copy")
+_STREAMS = (
+    "read",
+    "write",
+    "copy",
+    "triad",
+    "nt_write",
+    "nt_copy",
+    "zero",
+    "quad",
+    "movsb",
+    "stosb",
+)
 EXAMPLES = (
     _BRIEF,
     *(f"{_BRIEF},{one}" for one in _CHASES),
     *(f"mode=bandwidth,load={one},seconds=0.05,experiments=3" for one in _STREAMS),
+    *(f"mode=bandwidth,vector={one},seconds=0.05,experiments=3" for one in (16, 32, 64)),
     "mode=curve,chain=8m",
     "mode=tlb,chain=16m,seconds=0.05,experiments=3",
     "mode=parallel,chain=16m,page=0,experiments=3",

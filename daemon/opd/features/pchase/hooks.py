@@ -5,13 +5,14 @@ from __future__ import annotations
 from opd.errors import OperationFailedError, UsageError
 from opd.features.declared import Feature, Metric, Need, Probe
 from opd.features.hookspecs import hookimpl
-from opd.features.pchase.building import places_of
+from opd.features.pchase.building import VECTORS, places_of
 from opd.features.pchase.examples import EXAMPLES
 from opd.features.pchase.measure import measure
 from opd.features.pchase.options import ChaseOptions
 from opd.features.pchase.original import as_csv, header, rows_alone
 from opd.features.pft.machine import check_huge, check_thp
 from opd.probes.room import cpus_of
+from opd_native.pchase import ARRAYS, Load, has_load
 
 METRICS = (
     Metric(name="latency_ns", unit="ns", summary="of a step: one load of each chain in flight"),
@@ -50,9 +51,12 @@ SUITES = {
     "mlp": "chain=16m,page=0,chains=1+2+4+6+8+10+12+16+20+24",
     "caches": "mode=curve,chain=256m,page=256k,mmu_page=4k+thp",
     "tlb": "page=256k+0,mmu_page=4k+thp",
-    "loaded": "page=0,loaders=1,load_delay=0+64+512+4096+32768",
+    "loaded": "page=0,loaders=1,load_delay=0+64+256+1024+4096+32768",
+    "mixes": "page=0,loaders=1,load=read+quad+triad+copy+nt_copy+nt_write,load_delay=0+512",
     "bandwidth": "mode=bandwidth,load=read+write+copy+triad+nt_write+nt_copy,threads=1+2",
+    "writes": "mode=bandwidth,load=write+zero+stosb+nt_write,vector=16+32",
     "hints": "page=0,hint=none+t0+t1+t2+nta,work=0+100+500",
+    "ahead": "page=0,hint=t0,ahead=0+1+2+4+8+16",
 }
 _HUGE_KIB = {"2m": 2048, "1g": 1 << 20}
 
@@ -61,7 +65,14 @@ def needs(options: ChaseOptions) -> Need:
     """What it takes; what is not there is refused, with what is there instead."""
     cpus = cpus_of(options)
     chains = options.chain * options.chains * options.threads
-    arrays = {"copy": 2, "nt_copy": 2, "triad": 3}.get(options.load, 1)
+    load, vector = Load[options.load.upper()], VECTORS[options.vector]
+    streaming = options.mode in {"bandwidth", "numa"} or options.loaders
+    if streaming and not has_load(load, vector):
+        raise OperationFailedError(
+            f"load={options.load},vector={options.vector}: this CPU has no such instructions",
+            hint="there are: " + " ".join(w for w, v in VECTORS.items() if has_load(load, v)),
+        )
+    arrays = ARRAYS.get(load, 1)
     streams = options.load_memory * arrays
     memory, threads = {
         "chase": (chains + streams * options.loaders, options.threads + options.loaders),

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from opd.features.pchase.building import PAGES, SPEED, built, remark, remark_huge, ticks_rate
+from opd.features.pchase.building import (
+    PAGES,
+    SPEED,
+    VECTORS,
+    built,
+    remark,
+    remark_huge,
+    ticks_rate,
+)
 from opd.features.pchase.explore import measure_curve, measure_parallel, measure_tlb
 from opd.features.pchase.matrices import measure_cores, measure_numa
 from opd.stats.distribution import median
@@ -17,7 +25,9 @@ if TYPE_CHECKING:
     from opd_native.pchase import Row
 
 # A store to the cache reads its line first; one past the cache does not.
-_BUS = {"write": 2.0, "copy": 1.5, "triad": 4 / 3}
+_BUS = {"write": 2.0, "copy": 1.5, "triad": 4 / 3, "quad": 5 / 4}
+# What the CPU makes of these is its own.
+_BUS_UNKNOWN = ("zero", "movsb", "stosb")
 
 
 def measure(options: ChaseOptions, run: Measuring) -> None:
@@ -63,10 +73,8 @@ def _chase(options: ChaseOptions, run: Measuring) -> None:
 
 def _own(options: ChaseOptions, experiments: list[dict[str, Any]]) -> dict[str, int | float | str]:
     """What ``opctl stats pchase`` says of the last run beside its metrics."""
-    from opd.probes.plan import changed_text
-
     return {
-        "last_options": changed_text(options) or "as they are",
+        "last_options": _asked(options),
         "last_latency_ns": median(one["latency_ns"] for one in experiments),
         "last_loads": sum(sum(one["steps"]) for one in experiments) * options.chains,
         "last_elapsed_seconds": sum(one["elapsed_seconds"] for one in experiments),
@@ -112,6 +120,7 @@ def _bandwidth(options: ChaseOptions, run: Measuring) -> None:
         load=Load[options.load.upper()],
         load_bytes=options.load_memory,
         load_delay=options.load_delay,
+        vector=VECTORS[options.vector],
         pages=PAGES[options.mmu_page],
         seconds=options.seconds,
         cpus=cpus if options.pin else (),
@@ -123,7 +132,16 @@ def _bandwidth(options: ChaseOptions, run: Measuring) -> None:
         rows = streams.run()
         rate = sum(row.bytes / row.ns for row in rows) * 1e9
         run.sample("bandwidth_bytes_per_second", rate, repeat=index)
-        run.sample("bus_bytes_per_second", rate * more, repeat=index)
+        if options.load not in _BUS_UNKNOWN:
+            run.sample("bus_bytes_per_second", rate * more, repeat=index)
         remark(rows, run)
         run.progress(index + 1, options.experiments)
     streams.close()
+    run.stats({"last_options": _asked(options), "last_bytes_per_second": rate})
+
+
+def _asked(options: ChaseOptions) -> str:
+    """The options that were given, for ``opctl stats``."""
+    from opd.probes.plan import changed_text
+
+    return changed_text(options) or "as they are"

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from opd.features.declared import SIZE, ProbeOptions, about
 from opd.features.pchase.placement import parse_placement
-from opd_native.pchase import CHAINS_MOST, LAPS_MOST, THREADS_MOST, WORK_MOST
+from opd_native.pchase import AHEAD_MOST, CHAINS_MOST, LAPS_MOST, THREADS_MOST, WORK_MOST
 
 _SIZE_MOST = 1 << 44
 
@@ -79,14 +79,41 @@ class ChaseOptions(ProbeOptions, frozen=True, kw_only=True, forbid_unknown_field
     hint: Annotated[
         Literal["none", "t0", "t1", "t2", "nta"], about("Prefetch issued on each pointer.")
     ] = "none"
+    ahead: Annotated[
+        int,
+        about(
+            "Steps that the hint looks ahead, by a second pointer in each node; 0: it is on the"
+            " pointer that the next step loads, which gains nothing.",
+            ge=0,
+            le=AHEAD_MOST,
+        ),
+    ] = 0
     work: Annotated[int, about("No-operations between two steps.", ge=0, le=WORK_MOST)] = 0
     loaders: Annotated[
         int, about("Threads that stream beside the chase (loaded latency).", ge=0, le=THREADS_MOST)
     ] = 0
     load: Annotated[
-        Literal["read", "write", "copy", "triad", "nt_write", "nt_copy"],
-        about("What streaming threads do."),
+        Literal[
+            "read",
+            "write",
+            "copy",
+            "triad",
+            "nt_write",
+            "nt_copy",
+            "zero",
+            "quad",
+            "movsb",
+            "stosb",
+        ],
+        about(
+            "What streaming threads do. triad: a = b + 3c; nt_…: past the cache; zero: writes"
+            " zeros; quad: a = b + c + d; movsb, stosb: by rep movsb, rep stosb."
+        ),
     ] = "read"
+    vector: Annotated[
+        Literal["auto", "16", "32", "64"],
+        about("Bytes of a stream's loads and stores; auto: 32 where the CPU has them."),
+    ] = "auto"
     load_memory: Annotated[
         int, about("Bytes of each array of a stream.", ge=65536, le=_SIZE_MOST, unit=SIZE)
     ] = 64 << 20
@@ -123,6 +150,10 @@ class ChaseOptions(ProbeOptions, frozen=True, kw_only=True, forbid_unknown_field
             (
                 self.laps > min(self.line, 64) // 8,
                 f"laps={self.laps} needs as many words (of 8 bytes) in a line={self.line}",
+            ),
+            (
+                self.ahead and (self.hint == "none" or self.line < 16 or self.laps > 1),
+                "ahead needs a hint, lines of 16 bytes or more, and one lap",
             ),
             (self.load_memory % 4096, "load_memory is a multiple of 4 KiB"),
         ):

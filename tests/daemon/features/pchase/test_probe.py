@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from opd.errors import OperationFailedError, UsageError
+from opd.features.pchase.building import VECTORS
 from opd.features.pchase.hooks import METRICS, PCHASE
 from opd.features.pchase.levels import find_levels, sweep, sysfs_caches
 from opd.features.pchase.measure import measure
@@ -16,6 +17,7 @@ from opd.features.pchase.original import COLUMNS, as_csv, header, rows_alone
 from opd.features.pchase.placement import Rule, node_cpus, parse_placement, place
 from opd.probes.measuring import WHOLE, Measuring, VoidRunError
 from opd.probes.wire import Detail, Note, Samples
+from opd_native.pchase import Load, has_load
 
 FOUR_NODES = {0: [0, 1], 1: [2, 3], 2: [4, 5], 3: [6, 7]}
 CPUS = list(range(8))
@@ -58,6 +60,7 @@ def test_a_chase_tells_latency_and_bandwidth():
         {"access": "same_set", "laps": 8},
         {"mmu_page": "thp", "chain": 2 << 20},
         {"hint": "nta", "work": 7},
+        {"hint": "t0", "ahead": 5, "chains": 14},
         {"threads": 2, "loaders": 1, "load": "copy", "load_memory": 65536},
         {"iterations": 3, "line": 256, "page": 1024},
         {"chains": 28},
@@ -197,6 +200,8 @@ def test_nodes_of_sysfs(tmp_path):
         ({"chain": 92 << 10, "page": 8192}, "the next is 98304"),
         ({"stride": 2}, "stride is of"),
         ({"line": 16, "laps": 3}, "in a line=16"),
+        ({"ahead": 3}, "needs a hint"),
+        ({"ahead": 3, "hint": "t0", "laps": 2}, "one lap"),
         ({"load_memory": 70000}, "load_memory"),
         ({"numa": "far"}, "expected local"),
     ],
@@ -214,6 +219,13 @@ def test_needs_are_of_all_threads():
     assert need.threads == 4
     with pytest.raises(UsageError, match="there are"):
         PCHASE.needs(ChaseOptions(numa="xor:512"))
+    for vector in ("32", "64"):
+        wide = ChaseOptions(mode="bandwidth", load="nt_copy", vector=vector)
+        if has_load(Load.NT_COPY, VECTORS[vector]):
+            assert PCHASE.needs(wide).memory_bytes >= 2 * wide.load_memory
+        else:
+            with pytest.raises(OperationFailedError, match="no such instructions"):
+                PCHASE.needs(wide)
     with pytest.raises(OperationFailedError, match="two CPUs"):
         PCHASE.needs(ChaseOptions(mode="cores", cpus=(str(min(os.sched_getaffinity(0))),)))
 
