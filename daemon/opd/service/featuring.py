@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opd.config.nearest import did_you_mean
-from opd.errors import OpdError, UnknownNameError
+from opd.errors import OpdError, OperationFailedError, UnknownNameError
 from opd.events import opened
 from opd.service.fallbacks import log_steps
 from opd.service.imports import import_in_child
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from opd.events import EventRequest
     from opd.features.asked import Activation
     from opd.features.host import FeatureHost
-    from opd.features.profilebuffer import ProfileSource
+    from opd.features.profile_hash.hooks import ProfileHash
     from opd.features.registry import Registry
     from opd.features.running import RunningFeature
     from opd.sampling.live import LiveSampling
@@ -181,14 +181,16 @@ class Featuring:
         self._refuse_name(params)
         return {"features": self.host.stats(params.get("name")) if self.host else {}}
 
-    def profile(self) -> ProfileSource:
+    def profile(self) -> ProfileHash:
         """For ``readprofile``. Raises UnknownNameError, OperationFailedError when there is none."""
-        from opd.features.profilebuffer import serving
+        from opd.features.profile_hash.hooks import running
 
         self._refuse_name({"name": "profile_hash"})
         if self.host is not None:
             self.host.require("profile_hash")
-        return serving()
+        if (one := running()) is None:
+            raise OperationFailedError("profile_hash counts nothing yet", hint="ask again soon")
+        return one
 
     def settings(self) -> dict[str, Any]:
         """Their tables, with every option, for ``config``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 from array import array
@@ -9,10 +10,11 @@ from array import array
 import pytest
 
 from opd.errors import OperationFailedError
-from opd.features import profilebuffer as buffers
-from opd.features.profilebuffer import BINARY, KERNEL, Buffer
+from opd.features.profile_hash.names import in_file, in_kernel
+from opd.features.profilebuffer import BINARY, KERNEL, Buffer, Symbol
 from opd.query import tables
-from opd.query.readprofile import Symbol, every_symbol, readprofile_answer, symbols_of
+from opd.query.readprofile import every_symbol, readprofile_answer, symbols_of
+from opd_native.elf import Elf
 from opd_native.errors import NativeError
 from opd_native.kallsyms import Kallsyms
 
@@ -38,28 +40,29 @@ def lookup(addresses):
 def make(**changed):
     """A buffer of 16-byte slots."""
     values = {"what": KERNEL, "image": "[kernel]", "start": 0x1000, "shift": 4, "length": 8}
-    return Buffer(**{**values, "slots": [0, 2], "ticks": [5, 1], **changed})
+    values |= {"slots": [0, 2], "ticks": [5, 1], "outside": 0, "lookup": lookup}
+    return Buffer(**values | changed)
 
 
 def test_a_slot_is_its_first_bytes_or_its_last():
     """0x1020 is of `first`; with 32 bytes a slot, 0x1028 would be too; the gap is nobody's."""
-    assert [one.name for one in symbols_of(make(), lookup)] == ["first", "first"]
+    assert [one.name for one in symbols_of(make())] == ["first", "first"]
     # Slot 0 of this one begins in the gap, and `second` begins before it ends.
     shifted = make(start=0x1028, slots=[0], ticks=[1])
-    assert [one.name for one in symbols_of(shifted, lookup)] == ["second"]
+    assert [one.name for one in symbols_of(shifted)] == ["second"]
     within = make(start=0x1028, shift=2, slots=[0, 2], ticks=[1, 1])
-    assert [one.name for one in symbols_of(within, lookup)] == ["", "second"]
+    assert [one.name for one in symbols_of(within)] == ["", "second"]
 
 
 def test_every_symbol_is_listed_once():
     """By address, whether it has ticks or not."""
-    assert every_symbol(make(), lookup) == FUNCTIONS
-    assert every_symbol(make(length=2), lookup) == FUNCTIONS[:1]
+    assert every_symbol(make()) == FUNCTIONS
+    assert every_symbol(make(length=2)) == FUNCTIONS[:1]
 
 
 def test_an_answer_without_names_needs_no_symbols():
     """The numbers alone: what --raw asks for."""
-    answer = readprofile_answer(make(what=BINARY, image="/no/such/file", outside=3), {})
+    answer = readprofile_answer(make(what=BINARY, image="/some/file", outside=3), {})
     assert tables.to_rows(answer["rows"]) == [{"slot": 0, "ticks": 5}, {"slot": 2, "ticks": 1}]
     rest = {key: answer[key] for key in ("start", "step", "length", "ticks", "outside")}
     assert rest == {"start": 0x1000, "step": 16, "length": 8, "ticks": 6, "outside": 3}
@@ -67,10 +70,15 @@ def test_an_answer_without_names_needs_no_symbols():
 
 
 def test_names_that_cannot_be_had_say_why():
-    """The file has gone, or is none."""
-    for image in ("/no/such/file", "/etc/hostname"):
-        with pytest.raises(OperationFailedError, match=f"no names: {image}"):
-            readprofile_answer(make(what=BINARY, image=image), {"names": True})
+    """What the list or the file said, and what does without them."""
+
+    def hidden(_addresses):
+        raise NativeError(errno.EACCES, "read kallsyms")
+
+    with pytest.raises(OperationFailedError, match=r"no names of \[kernel\].*ermission") as caught:
+        readprofile_answer(make(lookup=hidden), {"names": True})
+    assert "--raw" in caught.value.hint
+    readprofile_answer(make(lookup=hidden), {})
 
 
 def test_functions_of_a_file_are_named(tmp_path):
@@ -86,7 +94,10 @@ def test_functions_of_a_file_are_named(tmp_path):
     }
     start = min(at["hot"], at["cold"])
     slots = sorted(((at["hot"] - start) >> 4, (at["cold"] - start) >> 4))
+    with program.open("rb") as file:
+        elf = Elf(file.fileno())  # of use after its file was closed, too
     one = make(what=BINARY, image=str(program), start=start, slots=slots, ticks=[7, 9])
+    one = one._replace(lookup=in_file(elf, str(program)))
     rows = tables.to_rows(readprofile_answer(one, {"names": True})["rows"])
     assert {(row["symbol"], row["symbol_start"]) for row in rows} == {
         ("hot", at["hot"]),
@@ -103,7 +114,7 @@ def test_functions_of_the_kernel_are_named():
         text = Kallsyms().text
     except NativeError as error:
         pytest.skip(str(error))
-    one = make(start=text.stext, length=4096, slots=[100], ticks=[1])
+    one = make(start=text.stext, length=4096, slots=[100], ticks=[1], lookup=in_kernel(Kallsyms))
     answer = readprofile_answer(one, {"names": True, "all": True})
     [row] = tables.to_rows(answer["rows"])
     assert row["symbol"]
@@ -113,25 +124,3 @@ def test_functions_of_the_kernel_are_named():
     assert len(every) > 10
     assert starts == sorted(starts)
     assert row["symbol"] in {symbol["symbol"] for symbol in every}
-
-
-def test_nobody_serves_before_the_feature_does():
-    """Then it is the feature's buffer, and nobody's after it."""
-
-    class Source:
-        def read(self):
-            return make()
-
-        def reset(self):
-            """Nothing."""
-
-    with pytest.raises(OperationFailedError, match="counts nothing yet"):
-        buffers.serving()
-    source = Source()
-    buffers.serve(source)
-    try:
-        assert buffers.serving() is source
-    finally:
-        buffers.serve(None)
-    with pytest.raises(OperationFailedError):
-        buffers.serving()

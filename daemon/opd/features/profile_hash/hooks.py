@@ -16,6 +16,7 @@ from opd.features.profile_hash.cpus import nodes_by_cpu
 from opd.features.profile_hash.options import ProfileHashOptions
 from opd.features.profile_hash.statistics import stats_of
 from opd.features.profile_hash.target import find_code
+from opd.features.profilebuffer import Buffer
 from opd_native.errors import NativeError
 from opd_native.pc_hash import PcHash, Tap
 
@@ -123,6 +124,34 @@ class ProfileHash:
             # A drain that is late gives what it has.
             with contextlib.suppress(NativeError):
                 self._sampler.flush(time.monotonic_ns(), _FLUSH_MS)
+
+    def read(self) -> Buffer:
+        """Flip, flush, and give what the buffer holds. Raises OperationFailedError."""
+        self.settle()
+        slots, ticks = self.hashed.read()
+        with self._turn:
+            if self._sampler is None:
+                raise OperationFailedError("profile_hash counts nothing: sampling begins or ends")
+            try:
+                lookup = self.code.lookup()
+            except NativeError as error:
+                raise OperationFailedError(f"no names of {self.code.what}: {error}") from error
+        return Buffer(
+            what=self.code.kind,
+            image=self.code.what,
+            start=self.target.start,
+            shift=self.target.shift,
+            length=self.target.length,
+            slots=slots,
+            ticks=ticks,
+            outside=self._tap.outside() if self._tap is not None else 0,
+            lookup=lookup,
+        )
+
+    def reset(self) -> None:
+        """Flip, and have all slots at 0. Raises OperationFailedError."""
+        self.settle()
+        self.hashed.reset()
 
     def stats(self) -> Stats:
         """Flip, flush, count."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from opd.config.nearest import did_you_mean
 from opd.features.declared import UnavailableError
+from opd.features.profile_hash.names import in_file, in_kernel
 from opd.features.profile_hash.options import SHIFT_MOST, address_of, split_range
+from opd.features.profilebuffer import BINARY, KERNEL, MODULE
 from opd.symbols.kallsyms import MODULES, open_kallsyms
-from opd_native.elf import NAMED, RANGE, Elf
+from opd_native.elf import Elf
 from opd_native.errors import NativeError
 from opd_native.kallsyms import Kallsyms, kernel_modules
 from opd_native.pc_hash import SEGMENTS_MOST, Target
@@ -20,18 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from opd.features.profile_hash.options import ProfileHashOptions
+    from opd.features.profilebuffer import Lookup
 
 # Words of the buffer: 1 GiB of them, were all touched.
 LENGTH_MOST = 1 << 28
-UNKNOWN = "[unknown]"
-
-
-class Symbol(NamedTuple):
-    """A name, and the addresses [start, end) that have it."""
-
-    name: str
-    start: int
-    end: int
 
 
 class Named(Protocol):
@@ -40,8 +33,10 @@ class Named(Protocol):
     what: str
     target: Target
 
-    def names(self, addresses: Sequence[int]) -> list[Symbol]:
-        """Symbols of addresses, one each."""
+    kind: str  # of KERNEL, MODULE, BINARY
+
+    def lookup(self) -> Lookup:
+        """Who names addresses, of use after this was closed too. Raises NativeError."""
 
     def close(self) -> None:
         """Let go of what it holds."""
@@ -51,18 +46,14 @@ class KernelCode:
     """The kernel's code or a module's, by runtime addresses."""
 
     def __init__(self, what: str, target: Target, open_list: Callable[[], Kallsyms]) -> None:
+        self.kind = KERNEL if what == "[kernel]" else MODULE
         self.what = what
         self.target = target
         self._open = open_list
 
-    def names(self, addresses: Sequence[int]) -> list[Symbol]:
+    def lookup(self) -> Lookup:
         """By /proc/kallsyms."""
-        with self._open() as table:
-            found = table.lookup(addresses)
-        return [
-            Symbol(one.name, one.start, one.end) if one.name else _unnamed(address)
-            for one, address in zip(found, addresses, strict=True)
-        ]
+        return in_kernel(self._open)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -71,29 +62,16 @@ class KernelCode:
 class FileCode:
     """The code of an ELF file as it was when counting began, by ELF addresses."""
 
+    kind = BINARY
+
     def __init__(self, path: str, fd: int, target: Target) -> None:
         self.what = path
         self.target = target
         self._fd = fd
 
-    def names(self, addresses: Sequence[int]) -> list[Symbol]:
+    def lookup(self) -> Lookup:
         """By the file's own symbols, or the ranges of its functions."""
-        with Elf(self._fd) as elf:
-            try:
-                elf.load_symbols()
-            except NativeError as error:
-                if error.errno not in (errno.E2BIG, errno.ENOMEM):
-                    raise
-            found = elf.names(addresses)
-        base = Path(self.what).name
-        return [
-            Symbol(one.name.decode(errors="backslashreplace"), one.start, one.end)
-            if one.kind == NAMED
-            else Symbol(f"{base}!{one.start:#x}", one.start, one.end)
-            if one.kind == RANGE
-            else _unnamed(address)
-            for one, address in zip(found, addresses, strict=True)
-        ]
+        return in_file(Elf(self._fd), self.what)
 
     def close(self) -> None:
         """Close the file."""
@@ -236,7 +214,3 @@ def _code_range(path: str, code: Sequence[tuple[int, int, int]]) -> tuple[int, i
     if len(code) > SEGMENTS_MOST:
         raise UnavailableError(f"{path} has {len(code)} segments of code, at most {SEGMENTS_MOST}")
     return min(at for _, _, at in code), max(at + size for _, size, at in code)
-
-
-def _unnamed(address: int) -> Symbol:
-    return Symbol(UNKNOWN, address, address + 1)
