@@ -102,15 +102,29 @@ def _check_probe(probe: Any, where: str) -> None:
     _check_texts(probe, where)
 
 
+def _is_suite(suite: object) -> bool:
+    from opd.features.declared import Suite
+
+    return (
+        isinstance(suite, Suite)
+        and _is_text(suite.summary, *suite.labels)
+        and callable(suite.members)
+    )
+
+
 def _check_texts(probe: Probe, where: str) -> None:
     """What stands for options, and other forms of output."""
     for example in _tuple(probe.examples, EXAMPLES_MOST, f"{where}: examples"):
         if not _is_text(example):
             raise NonsenseError(f"{where}: wrong example {short(example)}")
     if not isinstance(probe.suites, dict) or not all(
-        _is_text(name, text) for name, text in probe.suites.items()
+        _is_text(name) and (_is_text(suite) or _is_suite(suite))
+        for name, suite in probe.suites.items()
     ):
-        raise NonsenseError(f"{where}: suites are texts of options by name")
+        raise NonsenseError(f"{where}: suites are texts of options by name, or each a Suite")
+    calls = (probe.runs_code, probe.prepare, *((probe.files,) if probe.files else ()))
+    if not all(map(callable, calls)):
+        raise NonsenseError(f"{where}: runs_code, prepare and files are functions")
     if not isinstance(probe.texts, dict) or not all(
         _is_text(name) and callable(make) for name, make in probe.texts.items()
     ):

@@ -9,9 +9,13 @@ import msgspec
 from opd.errors import OpdError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from opd.probes.measuring import Measuring
+
+    Samples = Callable[[dict[str, Any]], dict[tuple[str, int], Sequence[float]]]
+    Files = Callable[[list[dict[str, Any]], Samples, Path, Callable[[str], None]], None]
 
 U64_MOST = (1 << 64) - 1
 
@@ -107,16 +111,39 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     """What a measurement takes at most; asked before it runs.
 
     ``memory_bytes``: all that it touches. ``locked_bytes`` of it are locked.
-    ``threads``: how many run at once.
+    ``threads``: how many run at once. ``missing``: what this machine lacks for
+    it, in words; then it is refused, and a suite leaves it out and says so.
     """
 
     memory_bytes: int = 0
     locked_bytes: int = 0
     threads: int = 1
+    missing: str = ""
+
+
+class Suite(msgspec.Struct, frozen=True, kw_only=True):
+    """Named measurements of a probe, chosen among by ``select=PATTERN+…`` and ``label=LABEL+…``.
+
+    ``members(given)``: name and text of options of each, in order; a text may
+    sweep. ``given`` are the texts of the other options asked for, which the
+    members have to hold as far as they go together.
+    """
+
+    summary: str
+    members: Callable[[Mapping[str, str]], Sequence[tuple[str, str]]]
+    labels: tuple[str, ...] = ()
 
 
 def _needs_nothing(_options: Any) -> Need:
     return Need()
+
+
+def _runs_nothing(_options: Any) -> str:
+    return ""
+
+
+def _prepares_nothing(_options: Sequence[Any], _tell: Callable[[str], None]) -> None:
+    pass
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,8 +171,13 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     options: type[ProbeOptions] = ProbeOptions
     needs: Callable[[Any], Need] = _needs_nothing
     sets_fifo: bool = False
-    suites: dict[str, str] = {}
+    suites: Mapping[str, str | Suite] = {}
     texts: dict[str, Callable[[list[dict[str, Any]]], str]] = {}
+    runs_code: Callable[[Any], str] = _runs_nothing
+    prepare: Callable[[Sequence[Any], Callable[[str], None]], None] = _prepares_nothing
+    files: Callable[[list[dict[str, Any]], Samples, Path, Callable[[str], None]], None] | None = (
+        None
+    )
     examples: tuple[str, ...] = ()
 
 

@@ -18,9 +18,10 @@ import msgspec
 
 from opd.errors import OpdError
 from opd.probes import machine, room
+from opd.probes.asker import drop_capabilities
 from opd.probes.measuring import Measuring, VoidRunError
-from opd.probes.plan import find_probe, from_parameters, plan
-from opd.probes.wire import Began, Ended, FromChild, Wrong, frame
+from opd.probes.plan import find_probe, from_parameters, plan, prepare
+from opd.probes.wire import Began, Ended, FromChild, Progress, Wrong, frame
 from opd.process import die_with, name_process
 
 if TYPE_CHECKING:
@@ -38,11 +39,14 @@ class Work(msgspec.Struct, kw_only=True):
     """What a child is to do: ``text`` to be planned, or ``arms`` to be measured.
 
     Each round measures every arm once, in an order drawn by ``seed`` and the
-    round.
+    round. ``prepare``: what the arms need is made ready, no more. ``stranger``:
+    who asked, where this process could not become that user.
     """
 
     probe: str
     text: str | None = None
+    prepare: bool = False
+    stranger: str = ""
     arms: list[dict[str, Any]] = []
     rounds: int = 1
     seed: int = 0
@@ -54,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with(int(parent))
     work = msgspec.json.decode(text, type=Work)
-    name_process(NAME if work.text is None else _PLANNING)
+    name_process(NAME if work.text is None and not work.prepare else _PLANNING)
     pipe = int(fd)
     os.set_inheritable(pipe, False)  # noqa: FBT003 - its only argument
 
@@ -79,7 +83,11 @@ def _do(work: Work, send: Any) -> None:
 
     registry = Registry()
     if work.text is not None:
-        send(plan(registry, work.probe, work.text))
+        send(plan(registry, work.probe, work.text, stranger=work.stranger))
+    elif work.prepare:
+        drop_capabilities()
+        prepare(registry, work.probe, work.arms, lambda words: send(Progress(0, 0.0, 0.0, words)))
+        send(Ended({}))
     else:
         _measure(work, registry, send)
 
@@ -87,6 +95,9 @@ def _do(work: Work, send: Any) -> None:
 def _measure(work: Work, registry: Registry, send: Any) -> None:
     probe = find_probe(registry, work.probe)
     arms = [from_parameters(probe, parameters) for parameters in work.arms]
+    if any(map(probe.runs_code, arms)):
+        # What the daemon may is not for code that somebody else brings.
+        drop_capabilities()
     state = machine.machine_state() | {"slice": _enter_slice()}
     Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     cpus = room.cpus_of(arms[0])

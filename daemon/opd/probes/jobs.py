@@ -18,6 +18,7 @@ from opd.stats.verdict import LOOKS_MOST, Margins, judge
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from opd.probes.asker import Asker
     from opd.probes.running import Column, Outcome
     from opd.probes.wire import Planned
     from opd.stats.verdict import Verdict
@@ -50,10 +51,12 @@ class Control(msgspec.Struct):
     """How a job is told to end, and tells how far it is.
 
     ``cancelled`` gives a reason, or nothing. ``tell(done, of, words)``.
+    ``asker``: who asked, None: this process's own user.
     """
 
     cancelled: Callable[[], str]
     tell: Callable[[float, float, str], None]
+    asker: Asker | None = None
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +77,7 @@ def measure_all(planned: Planned, origin: str, keeper: Keeper, control: Control)
     numbers = []
     verdicts: list[dict[str, Any] | None] = []
     count = len(planned.parameters)
+    _prepare(planned, control)
     for at, parameters in enumerate(planned.parameters):
         if at and control.cancelled():
             break
@@ -89,6 +93,7 @@ def measure_all(planned: Planned, origin: str, keeper: Keeper, control: Control)
             planned.probe,
             [parameters],
             limits=limits_of(parameters),
+            asker=control.asker,
             progress=tell,
             cancelled=control.cancelled,
         )
@@ -114,6 +119,8 @@ def compare_now(
     be compared.
     """
     sign = check_comparable(a, b, how)
+    _prepare(a, control)
+    _prepare(b, control)
     arms = [a.parameters[0], b.parameters[0], a.parameters[0]]
     numbers = [_begin(keeper, a.probe, arm, "compare") for arm in arms[:2]]
     whole = _Pooled()
@@ -137,6 +144,7 @@ def compare_now(
                 a.probe,
                 arms,
                 limits=_longer(limits_of(arms[0]), 3 * how.rounds),
+                asker=control.asker,
                 rounds=how.rounds,
                 seed=seed,
                 progress=tell,
@@ -162,6 +170,18 @@ def compare_now(
         metrics = results.metrics_of(outcome, arm, a.metrics)
         keeper.end(results.ended(number, a.probe, outcome, metrics, arm=arm, verdict=told))
     return numbers, verdict
+
+
+def _prepare(planned: Planned, control: Control) -> None:
+    """Make ready what it needs; nothing is measured when that fails. Raises OpdError."""
+    if planned.prepares:
+        running.prepare(
+            planned.probe,
+            planned.parameters,
+            asker=control.asker,
+            tell=lambda words: control.tell(0, len(planned.parameters), words),
+            cancelled=control.cancelled,
+        )
 
 
 class _Pooled:

@@ -25,7 +25,7 @@ class Picture(NamedTuple):
     title: str
     x: str
     y: str
-    kind: str  # line or bars
+    kind: str  # line or bars; curve: a line without marks; violin: (place, value, width, 0)
     points: list[Point]
     name: str = ""
     more: tuple[tuple[str, list[Point]], ...] = ()

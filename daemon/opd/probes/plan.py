@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import itertools
+import os
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from opd.config.nearest import did_you_mean
-from opd.errors import ConfigError, OpdError, UnknownNameError, UsageError
-from opd.features.arguments import parse_pairs, shown, spelled, split
-from opd.features.declared import Feature, ProbeOptions
+from opd.errors import (
+    ConfigError,
+    OpdError,
+    OperationFailedError,
+    PermissionDeniedError,
+    UnknownNameError,
+    UsageError,
+)
+from opd.features.arguments import parse_pairs, shown, spelled, split, unescape
+from opd.features.declared import Feature, ProbeOptions, Suite
 from opd.features.options import fields_of, read_options, texts
 from opd.probes import room
+from opd.probes.asker import drop_capabilities
 from opd.probes.wire import Planned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from opd.features.arguments import Argument
     from opd.features.declared import Need, Probe
@@ -24,6 +34,8 @@ if TYPE_CHECKING:
 
 SWEEP_MOST = 512
 _SUITE = "suite"
+# Among the members of suites: by what the suite is for, by their names.
+_CHOICES = ("label", "select")
 
 
 def find_probe(registry: Registry, name: str) -> Probe:
@@ -56,10 +68,15 @@ def read_all(probe: Probe, text: str) -> list[ProbeOptions]:
     """The options of each measurement, in order. Raises UsageError with the wrong token."""
     try:
         found = []
-        for arguments in _combinations(probe, text):
-            options = read_options(_as_feature(probe), texts(arguments))
-            assert isinstance(options, ProbeOptions)  # noqa: S101 - it is of probe.options
-            found.append(options)
+        for member in _members(probe, text):
+            for arguments in _combinations(probe, member):
+                options = read_options(_as_feature(probe), texts(arguments))
+                assert isinstance(options, ProbeOptions)  # noqa: S101 - it is of probe.options
+                found.append(options)
+                if len(found) > SWEEP_MOST:
+                    raise UsageError(
+                        f"probe {probe.name}: more than {SWEEP_MOST} measurements at once"
+                    )
     except ConfigError as error:
         raise UsageError(error.message, hint=error.hint) from error
     return found
@@ -69,26 +86,73 @@ def _as_feature(probe: Probe) -> Feature:
     return Feature(name=probe.name, summary=probe.summary, options=probe.options)
 
 
-def _combinations(probe: Probe, text: str) -> Iterator[tuple[Argument, ...]]:
+def _members(probe: Probe, text: str) -> list[list[Argument]]:
+    """The options of each member of the suite that the text names; of no suite, the text's own."""
     where = f"probe {probe.name}"
     given = {one.key: one for one in parse_pairs(text, where)}
-    if (suite := given.pop(_SUITE, None)) is not None:
-        if suite.text not in probe.suites:
-            names = " ".join(probe.suites) or "none"
-            raise UsageError(f"{where}: no suite {shown(suite.text)}; there are: {names}")
-        named = parse_pairs(probe.suites[suite.text], f"{where}: suite {suite.text}")
-        given = {one.key: one for one in named} | given
+    suites = {name: one for name, one in probe.suites.items() if isinstance(one, Suite)}
+    asked = {key: given.pop(key) for key in (_SUITE, *(_CHOICES if suites else ())) if key in given}
+    if not asked:
+        return [list(given.values())]
+    name = asked[_SUITE].text if _SUITE in asked else ""
+    if _SUITE in asked and name not in probe.suites:
+        names = " ".join(probe.suites) or "none"
+        raise UsageError(f"{where}: no suite {shown(name)}; there are: {names}")
+    whole = probe.suites.get(name)
+    if isinstance(whole, str):
+        if len(asked) > 1:
+            raise UsageError(f"{where}: suite {name} has no members to choose among")
+        named = parse_pairs(whole, f"{where}: suite {name}")
+        return [list(({one.key: one for one in named} | given).values())]
+    chosen = {name: whole} if whole is not None else suites
+    return _chosen(where, chosen, asked, given)
+
+
+def _chosen(
+    where: str,
+    suites: Mapping[str, Suite],
+    asked: Mapping[str, Argument],
+    given: Mapping[str, Argument],
+) -> list[list[Argument]]:
+    """The members that label and select name, each once."""
+    labels, patterns = (
+        [unescape(item) for item in split(asked[key].text, "+", where)] if key in asked else []
+        for key in _CHOICES
+    )
+    known = sorted({label for suite in suites.values() for label in suite.labels})
+    if wrong := [label for label in labels if label not in known]:
+        raise UsageError(f"{where}: no label {shown(wrong[0])}; there are: {' '.join(known)}")
+    words = {key: one.text for key, one in given.items()}
+    found: dict[str, None] = {}
+    names: dict[str, None] = {}
+    for suite in suites.values():
+        if labels and not set(labels) & set(suite.labels):
+            continue
+        for name, text in suite.members(words):
+            names[name] = None
+            if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns):
+                found[text] = None
+    if not found:
+        raise UsageError(
+            f"{where}: nothing is selected", hint=f"members: {' '.join(names) or 'none'}"
+        )
+    return [parse_pairs(text, where) for text in found]
+
+
+def _combinations(probe: Probe, given: list[Argument]) -> Iterator[tuple[Argument, ...]]:
     fields = fields_of(probe.options)
     ways: list[list[Argument]] = []
-    for key, one in given.items():
-        is_sweep = key in fields and not fields[key].is_list
+    for one in given:
+        is_sweep = one.key in fields and not fields[one.key].is_list
         items = split(one.text, "+", one.where) if is_sweep else [one.text]
         ways.append([one._replace(text=item) for item in items])
     count = 1
     for way in ways:
         count *= len(way)
     if count > SWEEP_MOST:
-        raise UsageError(f"{where}: a sweep of {count} measurements, at most {SWEEP_MOST}")
+        raise UsageError(
+            f"probe {probe.name}: a sweep of {count} measurements, at most {SWEEP_MOST}"
+        )
     return itertools.product(*ways)
 
 
@@ -118,16 +182,34 @@ def from_parameters(probe: Probe, parameters: dict[str, Any]) -> ProbeOptions:
         raise UsageError(f"probe {probe.name}: {error}") from error
 
 
-def plan(registry: Registry, name: str, text: str) -> Planned:
-    """What is to be measured, once it is sure that it can be. Raises OpdError."""
+def plan(registry: Registry, name: str, text: str, *, stranger: str = "") -> Planned:
+    """What is to be measured, once it is sure that it can be. Raises OpdError.
+
+    ``stranger``: who asked, when this process cannot become that one: then no
+    code of the asker's is run.
+    """
     probe = find_probe(registry, name)
     chosen = read_all(probe, text)
+    runs = next(filter(None, map(probe.runs_code, chosen)), "")
+    if runs and stranger:
+        raise PermissionDeniedError(
+            f"probe {probe.name}: {runs}, and opd is uid {os.geteuid()}: it cannot do so as"
+            f" {stranger}",
+            hint="measure it yourself: opctl --session-dir DIRECTORY probe run …",
+        )
+    if runs:
+        # What the daemon may is not for code that somebody else brings, nor for looking at it.
+        drop_capabilities()
     there = room.memory_room()
     notes: dict[str, None] = {}
-    needs: list[Need] = []
+    taken: list[tuple[ProbeOptions, Need]] = []
+    missing: dict[str, int] = {}
     for options in chosen:
         try:
             need = probe.needs(options)
+            if need.missing:
+                missing[need.missing] = missing.get(need.missing, 0) + 1
+                continue
             room.check_room(need, options, there)
             room.check_policy(options)
             if note := room.check_threads(need, room.cpus_of(options)):
@@ -135,11 +217,30 @@ def plan(registry: Registry, name: str, text: str) -> Planned:
         except OpdError as error:
             error.message = f"probe {probe.name}: {error.message}"
             raise
-        needs.append(need)
+        taken.append((options, need))
+    if missing and (not taken or not _is_suite(text)):
+        raise OperationFailedError(f"probe {probe.name}: {next(iter(missing))}")
+    told = [
+        f"{count} of {len(chosen)} measurements left out: {reason}"
+        for reason, count in missing.items()
+    ]
     return Planned(
         probe.name,
-        [as_parameters(options) for options in chosen],
-        [need.memory_bytes for need in needs],
+        [as_parameters(options) for options, _need in taken],
+        [need.memory_bytes for _options, need in taken],
         [(metric.name, metric.unit, metric.better) for metric in probe.metrics],
-        list(notes),
+        [*notes, *told],
+        prepares=bool(runs),
     )
+
+
+def _is_suite(text: str) -> bool:
+    return any(one.key in (_SUITE, *_CHOICES) for one in parse_pairs(text, "probe"))
+
+
+def prepare(
+    registry: Registry, name: str, parameters: Sequence[dict[str, Any]], tell: Callable[[str], None]
+) -> None:
+    """Have the probe make ready what all of the measurements need. Raises OpdError."""
+    probe = find_probe(registry, name)
+    probe.prepare([from_parameters(probe, one) for one in parameters], tell)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import importlib
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from opd.errors import OperationFailedError
 from opd.probes.pictures import Picture, pictures_of
@@ -32,6 +32,7 @@ _COLOURS = (
     *("#6b8e23", "#4169e1", "#a0522d", "#000000"),
 )
 _TICKS = 5
+_VIOLIN = 0.4  # half of its width; one stands at each whole number
 _DPI = 110
 EXTRA = "plots"
 PNG_MOST = 100  # below each other; matplotlib draws no picture higher than 65,535 dots
@@ -72,7 +73,9 @@ def svg(picture: Picture) -> str:
     bars = picture.kind == "bars"
     points = [point for _name, line in picture.lines for point in line]
     xs = [point[0] for point in points] + ([p[2] for p in points] if bars else [])
-    ys = [cell for p in points for cell in (p[1:2] if bars else p[1:])]
+    ys = [cell for p in points for cell in (p[1:2] if picture.kind != "line" else p[1:])]
+    if picture.kind == "violin":
+        xs = [-_VIOLIN, len(picture.lines) - 1 + _VIOLIN]
     across = _Scale(xs, _LEFT, _WIDTH - _RIGHT, zero=False)
     up = _Scale(ys, _HEIGHT - _BOTTOM, _TOP, zero=bars)
     head = (
@@ -86,7 +89,7 @@ def svg(picture: Picture) -> str:
         _text(_WIDTH / 2, _HEIGHT - 10, picture.x, anchor="middle"),
         _text(14, _TOP - 8, picture.y),
     ]
-    for value in across.ticks():
+    for value in () if picture.kind == "violin" else across.ticks():
         x = across.at(value)
         parts.append(_stroke(x, _TOP, x, _HEIGHT - _BOTTOM, "#ddd"))
         parts.append(_text(x, _HEIGHT - _BOTTOM + 18, _short(value), anchor="middle"))
@@ -98,7 +101,12 @@ def svg(picture: Picture) -> str:
         parts += _bars(picture, across, up)
     for at, (name, line) in enumerate(() if bars else picture.lines):
         colour = _COLOURS[at % len(_COLOURS)]
-        parts += _dots(line, across, up, colour)
+        if picture.kind == "violin":
+            parts.append(_violin(line, across, up, colour))
+        elif picture.kind == "curve":
+            parts.append(_curve(line, across, up, colour))
+        else:
+            parts += _dots(line, across, up, colour)
         if name:
             parts.append(_text(_LEFT + 8, _TOP + 14 + 14 * at, name, colour=colour))
     return "\n".join([*parts, "</svg>", ""])
@@ -113,6 +121,19 @@ def _bars(picture: Picture, across: _Scale, up: _Scale) -> list[str]:
         for begin, count, end, _ in picture.points
         if count
     ]
+
+
+def _curve(line: Sequence[Point], across: _Scale, up: _Scale, colour: str) -> str:
+    path = " ".join(f"{across.at(x)},{up.at(y)}" for x, y, _low, _high in line)
+    return f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
+
+
+def _violin(line: Sequence[Point], across: _Scale, up: _Scale, colour: str) -> str:
+    """Points (place, value, width of 0 to 1): the outline to both sides."""
+    right = [(across.at(x + _VIOLIN * wide), up.at(y)) for x, y, wide, _ in line]
+    left = [(across.at(x - _VIOLIN * wide), up.at(y)) for x, y, wide, _ in line]
+    path = " ".join(f"{x},{y}" for x, y in [*right, *reversed(left)])
+    return f'<polygon points="{path}" fill="{colour}" fill-opacity="0.5" stroke="{colour}"/>'
 
 
 def _dots(line: Sequence[Point], across: _Scale, up: _Scale, colour: str) -> list[str]:
@@ -163,12 +184,15 @@ def png(pictures: Sequence[Picture], target: Path) -> None:
         axes.grid(visible=True, color="#ddd")
         axes.set_axisbelow(True)
         points = [point for _name, line in picture.lines for point in line]
-        if _is_wide([point[0] for point in points]):
+        if picture.kind != "violin" and _is_wide([point[0] for point in points]):
             axes.set_xscale("log")
         if picture.kind == "bars":
             begins, counts, ends, _ = zip(*points, strict=True)
             widths = [end - begin for begin, end in zip(begins, ends, strict=True)]
             axes.bar(begins, counts, widths, align="edge", color=_LINE)
+            continue
+        if picture.kind in ("curve", "violin"):
+            _draw_shapes(axes, picture)
             continue
         if _is_wide([cell for point in points for cell in point[1:]]):
             axes.set_yscale("log")
@@ -187,6 +211,20 @@ def png(pictures: Sequence[Picture], target: Path) -> None:
         canvas(figure).print_png(str(target))
     except OSError as error:
         raise OperationFailedError(f"{target}: {error.strerror}") from error
+
+
+def _draw_shapes(axes: Any, picture: Picture) -> None:
+    for number, (name, line) in enumerate(picture.lines):
+        xs, ys, widths, _ = zip(*line, strict=True)
+        colour = _COLOURS[number % len(_COLOURS)]
+        if picture.kind == "curve":
+            axes.plot(xs, ys, color=colour, label=name)
+            continue
+        left = [x - _VIOLIN * wide for x, wide in zip(xs, widths, strict=True)]
+        right = [x + _VIOLIN * wide for x, wide in zip(xs, widths, strict=True)]
+        axes.fill_betweenx(ys, left, right, color=colour, alpha=0.5, label=name)
+        axes.set_xticks([])
+    axes.legend(fontsize=8)
 
 
 def _is_wide(values: Sequence[float]) -> bool:

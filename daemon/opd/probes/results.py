@@ -126,6 +126,20 @@ def status_of(results: Sequence[dict[str, Any]]) -> int:
     )
 
 
+def whole_verdict(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The worst gating verdict of several runs, and how many there are of each."""
+    found = [one["verdict"]["result"] for one in results if _gates(one["verdict"])]
+    names = {status: name for name, status in STATUS.items()}
+    return {
+        "result": names.get(status_of([one for one in results if not one["void"]]))
+        if found
+        else None,
+        "gating": len(found),
+        "void": sum(bool(one["void"]) for one in results),
+        **{name: found.count(name) for name in STATUS},
+    }
+
+
 def _gates(verdict: dict[str, Any] | None) -> bool:
     return verdict is not None and bool(verdict.get("gating", True))
 

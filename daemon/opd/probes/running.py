@@ -40,6 +40,8 @@ from opd.probes.wire import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from opd.probes.asker import Asker
+
 PLAN_SECONDS = 60.0
 # Watching costs the probe cycles: seldom.
 _LOOK_SECONDS = 0.5
@@ -80,11 +82,11 @@ class Limits(msgspec.Struct, kw_only=True, frozen=True):
     memory_bytes: int = 0
 
 
-def plan(probe: str, text: str) -> Planned:
+def plan(probe: str, text: str, *, asker: Asker | None = None) -> Planned:
     """Ask a process of its own what the options come to. Raises what is wrong with them."""
     planned: Planned | None = None
     wrong: OpdError | None = None
-    child = _Child({"probe": probe, "text": text})
+    child = _Child({"probe": probe, "text": text}, asker)
     with child:
         until = time.monotonic() + PLAN_SECONDS
         for message in child.messages():
@@ -101,11 +103,41 @@ def plan(probe: str, text: str) -> Planned:
     return planned
 
 
+def prepare(
+    probe: str,
+    parameters: list[dict[str, Any]],
+    *,
+    asker: Asker | None,
+    tell: Callable[[str], None],
+    cancelled: Callable[[], str],
+) -> None:
+    """Have what measurements need made ready, in a process of its own. Raises OpdError."""
+    wrong: OpdError | None = None
+    has_ended = False
+    reason = ""
+    child = _Child({"probe": probe, "arms": parameters, "prepare": True}, asker)
+    with child:
+        for message in child.messages():
+            if isinstance(message, Progress):
+                tell(message.words)
+            elif isinstance(message, Wrong):
+                wrong = error_of(message)
+            elif isinstance(message, Ended):
+                has_ended = True
+            if not reason and (reason := cancelled()):
+                child.kill()
+    if wrong is not None:
+        raise wrong
+    if not has_ended:
+        raise OperationFailedError(f"probe {probe}: {reason or child.how_it_ended()}")
+
+
 def measure(
     probe: str,
     arms: list[dict[str, Any]],
     *,
     limits: Limits,
+    asker: Asker | None = None,
     rounds: int = 1,
     seed: int = 0,
     progress: Callable[[float, float], None] | None = None,
@@ -121,7 +153,7 @@ def measure(
     killed = ""
     until = time.monotonic() + limits.seconds
     work = {"probe": probe, "arms": arms, "rounds": rounds, "seed": seed}
-    child = _Child(work)
+    child = _Child(work, asker)
     with child:
         if began is not None:
             began(child.pid)
@@ -183,8 +215,11 @@ def _take(outcome: Outcome, message: FromChild) -> None:
 class _Child:
     """A probe's process group and the pipe that it tells through."""
 
-    def __init__(self, work: dict[str, Any]) -> None:
+    def __init__(self, work: dict[str, Any], asker: Asker | None = None) -> None:
         self._read, write = os.pipe2(os.O_CLOEXEC)
+        become = asker.spawning() if asker is not None else {}
+        if asker is not None and not become and not asker.is_us:
+            work = work | {"stranger": asker.words}
         text = json.dumps(work)
         command = [sys.executable, "-P", "-m", "opd.probes.child", str(write), str(os.getpid())]
         try:
@@ -195,6 +230,7 @@ class _Child:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 process_group=0,
+                **become,
             )
         except OSError as error:
             os.close(self._read)

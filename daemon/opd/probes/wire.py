@@ -15,7 +15,8 @@ class Planned(msgspec.Struct, tag="planned"):
     """The measurements that a text of options asks for.
 
     ``parameters`` are complete, one map each; ``needs`` what each takes.
-    ``metrics``: (name, unit, better).
+    ``metrics``: (name, unit, better). ``prepares``: it runs code of the asker,
+    and has to be made ready first.
     """
 
     probe: str
@@ -23,6 +24,7 @@ class Planned(msgspec.Struct, tag="planned"):
     memory_bytes: list[int]
     metrics: list[tuple[str, str, str]]
     notes: list[str] = []
+    prepares: bool = False
 
 
 class Began(msgspec.Struct, tag="began"):
@@ -42,11 +44,12 @@ class Samples(msgspec.Struct, tag="samples"):
 
 
 class Progress(msgspec.Struct, tag="progress"):
-    """How far it is."""
+    """How far it is, and in words what it does."""
 
     arm: int
     done: float
     of: float
+    words: str = ""
 
 
 class Note(msgspec.Struct, tag="note"):

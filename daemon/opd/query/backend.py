@@ -136,8 +136,8 @@ class Backend(Protocol):
         """
         ...
 
-    def probe(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """``probe_run``, ``probe_poll``, …: see docs/protocol.md."""
+    def probe(self, method: str, params: dict[str, Any], peer: Peer | None) -> dict[str, Any]:
+        """``probe_run``, ``probe_poll``, …: see docs/protocol.md. ``peer``: who asks."""
         ...
 
     def shutdown(self) -> dict[str, Any]:

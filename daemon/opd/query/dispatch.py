@@ -75,7 +75,9 @@ class Dispatcher:
             "record_stop": lambda params, _: backend.record("record_stop", params),
             "record_list": lambda params, _: backend.record("record_list", params),
             **{
-                name: lambda params, _, name=name: backend.probe(name, params)  # type: ignore[misc]
+                name: lambda params, owner, name=name: backend.probe(  # type: ignore[misc]
+                    name, params, owner[1]
+                )
                 for name in METHODS
                 if name.startswith("probe_")
             },

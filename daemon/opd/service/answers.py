@@ -259,9 +259,9 @@ class Answers:
         """Begin, follow, end or list bursts."""
         return self._daemon.bursts.answer(method, params)
 
-    def probe(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    def probe(self, method: str, params: dict[str, Any], peer: Peer | None) -> dict[str, Any]:
         """Measure, follow, end, list, show, compare."""
-        return self._daemon.probing.answer(method, params)
+        return self._daemon.probing.answer(method, params, peer)
 
     def shutdown(self) -> dict[str, Any]:
         """Begin to end."""

@@ -19,9 +19,11 @@ from opd.errors import ConfigError, OpdError, OperationFailedError, UnknownNameE
 
 if TYPE_CHECKING:
     from opd.config.settings import ProbeSettings
+    from opd.probes.asker import Asker
     from opd.probes.jobs import Comparison
     from opd.probes.schedule import Schedule
     from opd.probes.wire import Planned
+    from opd.query.endpoint import Peer
     from opd.service.daemon import Daemon
 
 CLOSE_SECONDS = 10.0
@@ -35,7 +37,8 @@ _NUMBERS_MOST = 1 << 30
 class _Job:
     """One thing asked for. Its thread changes it, under the lock of Probing."""
 
-    def __init__(self, number: int, words: str, origin: str) -> None:
+    def __init__(self, number: int, words: str, origin: str, asker: Asker | None) -> None:
+        self.asker = asker
         self.number = number
         self.words = words
         self.origin = origin
@@ -63,7 +66,10 @@ class _Job:
 class _Turn:
     """When a schedule comes next (CLOCK_MONOTONIC), and what became of its turns."""
 
-    def __init__(self, schedule: Schedule, due: float, *, is_set: bool) -> None:
+    def __init__(
+        self, schedule: Schedule, due: float, *, is_set: bool, asker: Asker | None
+    ) -> None:
+        self.asker = asker
         self.schedule = schedule
         self.is_set = is_set  # by the settings, not by a client
         self.base = self.due = due  # without and with jitter
@@ -117,18 +123,22 @@ class Probing:
             for schedule in parse_schedules(tuple(fresh.elements())):
                 self._schedule(schedule, is_set=True)
 
-    def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Answer one of the methods of probes. Raises OpdError."""
+    def answer(
+        self, method: str, params: dict[str, Any], peer: Peer | None = None
+    ) -> dict[str, Any]:
+        """Answer one of the methods of probes. ``peer``: who asks. Raises OpdError."""
+        from opd.probes.asker import asker_of
         from opd.query.probes import number_of, probe_answer
 
+        asker = asker_of(peer.uid, peer.gid) if peer is not None else None
         if method == "probe_run":
-            return self._run(params)
+            return self._run(params, asker)
         if method == "probe_poll":
             return self._poll(params["job"])
         if method == "probe_cancel":
             return self._cancel(params.get("job"))
         if method == "probe_compare" and any(number_of(params[side]) is None for side in "ab"):
-            return self._compare(params)
+            return self._compare(params, asker)
         with self._reader() as reader:
             answer = probe_answer(reader, method, params)
         if method == "probe_list":
@@ -150,7 +160,7 @@ class Probing:
 
     # ---- asked for
 
-    def _run(self, params: dict[str, Any]) -> dict[str, Any]:
+    def _run(self, params: dict[str, Any], asker: Asker | None) -> dict[str, Any]:
         from opd.probes.running import plan
         from opd.probes.schedule import parse_schedule
 
@@ -159,12 +169,12 @@ class Probing:
             schedule = parse_schedule(f"{probe}:{options}")
         except ConfigError as error:
             raise UsageError(error.message, hint=error.hint) from error
-        planned = plan(schedule.probe, schedule.options)
+        planned = plan(schedule.probe, schedule.options, asker=asker)
         if schedule.every:
-            return self._schedule(schedule)
-        return self._begin(f"{probe}:{options}", "asked", planned).view()
+            return self._schedule(schedule, asker=asker)
+        return self._begin(f"{probe}:{options}", "asked", planned, asker=asker).view()
 
-    def _compare(self, params: dict[str, Any]) -> dict[str, Any]:
+    def _compare(self, params: dict[str, Any], asker: Asker | None) -> dict[str, Any]:
         from opd.probes.jobs import Comparison, check_comparable
         from opd.probes.running import plan
         from opd.query.probes import measure_of, number_of
@@ -174,14 +184,14 @@ class Probing:
                 "a kept run and one that is to be measured cannot be interleaved",
                 hint="give two numbers, or two of PROBE:OPTIONS",
             )
-        a, b = (plan(*measure_of(params[side])) for side in "ab")
+        a, b = (plan(*measure_of(params[side]), asker=asker) for side in "ab")
         how = Comparison(
             metric=params.get("metric", ""),
             **{name: max(1, params[name]) for name in ("rounds", "processes") if name in params},
         )
         check_comparable(a, b, how)
         return self._begin(
-            f"{params['a']} against {params['b']}", "compare", a, against=(b, how)
+            f"{params['a']} against {params['b']}", "compare", a, against=(b, how), asker=asker
         ).view()
 
     def _begin(
@@ -192,6 +202,7 @@ class Probing:
         *,
         against: tuple[Planned, Comparison] | None = None,
         wait: bool = False,
+        asker: Asker | None = None,
     ) -> _Job:
         """Take the one place there is. Raises OperationFailedError when it is taken."""
         with self._changed:
@@ -206,7 +217,7 @@ class Probing:
                     hint=f"wait, or end it: opctl probe cancel {other.number}",
                 )
             self._number = self._number % _NUMBERS_MOST + 1
-            job = _Job(self._number, words, origin)
+            job = _Job(self._number, words, origin, asker)
             self._running = self._jobs[job.number] = job
             while len(self._jobs) > REMEMBERED:
                 del self._jobs[next(iter(self._jobs))]
@@ -267,7 +278,7 @@ class Probing:
 
         log = self._daemon.log
         log.info("probe.started", job=job.number, what=job.words, origin=job.origin)
-        control = Control(lambda: job.cancelled, lambda *told: self._tell(job, *told))
+        control = Control(lambda: job.cancelled, lambda *told: self._tell(job, *told), job.asker)
         try:
             if against is not None:
                 compare_now(planned, *against, _Keeper(self._daemon, job), control)
@@ -291,11 +302,13 @@ class Probing:
 
     # ---- schedules
 
-    def _schedule(self, schedule: Schedule, *, is_set: bool = False) -> dict[str, Any]:
+    def _schedule(
+        self, schedule: Schedule, *, is_set: bool = False, asker: Asker | None = None
+    ) -> dict[str, Any]:
         with self._changed:
             self._number += 1
             due = time.monotonic() + random.uniform(0, schedule.jitter)  # noqa: S311
-            turn = self._turns[self._number] = _Turn(schedule, due, is_set=is_set)
+            turn = self._turns[self._number] = _Turn(schedule, due, is_set=is_set, asker=asker)
             if self._clock is None:
                 self._clock = threading.Thread(target=self._tick, name="opd-probes", daemon=True)
                 self._clock.start()
@@ -327,8 +340,8 @@ class Probing:
             self._daemon.log.info("probe.skipped", what=schedule.text, reason="never idle")
         else:
             try:
-                planned = plan(schedule.probe, schedule.options)
-                job = self._begin(schedule.text, "schedule", planned, wait=True)
+                planned = plan(schedule.probe, schedule.options, asker=turn.asker)
+                job = self._begin(schedule.text, "schedule", planned, wait=True, asker=turn.asker)
                 job.ended.wait()
                 turn.runs += 1
                 turn.last_error = str(job.error) if job.error else ""

@@ -76,7 +76,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from opd.cli import probefiles
+
     probe, options = [*arguments.words, ""][:2]
+    options, directory = probefiles.local_words(options)
     if arguments.session_dir is not None:
         results = _here(arguments, probe, options)
     else:
@@ -90,6 +93,9 @@ def _run(arguments: argparse.Namespace) -> int:
     from opd.probes.results import status_of
 
     _print_results(results, arguments)
+    if directory:
+        with asking.open_source(arguments) as source:
+            probefiles.write(results, directory, source)
     return status_of(results)
 
 
@@ -345,7 +351,12 @@ def _print_results(results: list[dict[str, Any]], arguments: argparse.Namespace)
             output.print_json(results[0])
         else:
             name = results[0]["probe"] if results else ""
-            output.print_json({"probe": name, "results": results})
+            told: dict[str, Any] = {"probe": name, "results": results}
+            if any(one["verdict"] for one in results):
+                from opd.probes.results import whole_verdict
+
+                told["verdict"] = whole_verdict(results)
+            output.print_json(told)
         return
     if form not in _CONTRACT_FORMS:
         output.write(_as_text(results, form), end="")

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from opd.errors import OperationFailedError
 from opd.features.declared import Feature, Metric, Need, Probe
 from opd.features.dto.cells import cpu_of, pages_of
-from opd.features.dto.implementations import check, sources_of
+from opd.features.dto.implementations import Sources, check, runs_code, sources_of
 from opd.features.dto.measure import measure
 from opd.features.dto.modes import check_mode
 from opd.features.dto.options import DtoOptions
+from opd.features.dto.suite import SUITES
+from opd.features.dto.tables import as_dto, write_files
+from opd.features.dto.trying import prepare
 from opd.features.hookspecs import hookimpl
 from opd.probes.room import cpus_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 METRICS = (
     Metric(name="baseline_ns", unit="ns", better="neither", summary="an operation of the baseline"),
@@ -32,11 +41,29 @@ METRICS = (
 
 def needs(options: DtoOptions) -> Need:
     """What it takes; what is not there is refused, with what is there instead."""
-    check_mode(options.mode)
     cpu_of(options, cpus_of(options))
-    pages_of(options)
+    missing = ""
+    try:
+        check_mode(options.mode)
+        pages_of(options)
+    except OperationFailedError as error:
+        missing = str(error)
     check(sources_of(options), [options.op])
-    return Need(memory_bytes=options.memory_bytes)
+    return Need(memory_bytes=options.memory_bytes, missing=missing)
+
+
+def _runs_code(options: DtoOptions) -> str:
+    return runs_code(sources_of(options))
+
+
+def _prepare(all_options: Sequence[DtoOptions], tell: Callable[[str], None]) -> None:
+    """Build and try all that is compared, each once."""
+    needed: dict[Sources, set[str]] = {}
+    for options in all_options:
+        needed.setdefault(sources_of(options), set()).add(options.op)
+    for sources, operations in needed.items():
+        if runs_code(sources):
+            prepare(sources, sorted(operations), tell)
 
 
 DTO = Probe(
@@ -46,6 +73,11 @@ DTO = Probe(
     metrics=METRICS,
     measure=measure,
     needs=needs,
+    suites=SUITES,
+    texts={"dto": as_dto},
+    runs_code=_runs_code,
+    prepare=_prepare,
+    files=write_files,
 )
 
 

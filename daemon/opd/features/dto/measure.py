@@ -70,6 +70,7 @@ class _Measurement:
         self._run = run
         self._pair = pair
         self._layouts = pair.layouts
+        self._cpu = cpu
         self._began = time.monotonic()
         self._judging = 0.0
         if len(run.cpus) and cpu != 1 and options.perf_cpu < 0:
@@ -205,6 +206,7 @@ class _Measurement:
         run.detail(
             "cell",
             {
+                "cpu": self._cpu,
                 **facts._asdict(),
                 **amount._asdict(),
                 "rounds": self._done,

@@ -1,0 +1,68 @@
+"""What a client adds to a probe's run: paths made whole, and files of its results."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opd.cli import output
+from opd.errors import UsageError
+from opd.features.arguments import escape, parse_pairs, split, unescape
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+RESULTS = "results_dir"
+
+
+def local_words(options: str) -> tuple[str, str]:
+    """Options as the daemon is to have them, and the directory of ``results_dir``.
+
+    A value or an item of a list that is ``.`` or begins with ``./`` or ``../`` is a
+    path from where the client is. Raises ConfigError.
+    """
+    directory = ""
+    words = []
+    for one in parse_pairs(options, "probe"):
+        if one.key == RESULTS:
+            directory = os.path.abspath(unescape(one.text))  # noqa: PTH100 - no links followed
+            continue
+        items = [_whole(item) for item in split(one.text, "+", one.where)]
+        words.append(f"{one.key}={'+'.join(items)}")
+    return ",".join(words), directory
+
+
+def _whole(item: str) -> str:
+    text = unescape(item)
+    if text in (".", "..") or text.startswith(("./", "../")):
+        return escape(os.path.abspath(text))  # noqa: PTH100 - no links followed
+    return item
+
+
+def write(results: Sequence[dict[str, Any]], directory: str, source: Any) -> None:
+    """Have the probe write its files, as this user. Raises OpdError."""
+    from opd.features.registry import Registry
+    from opd.probes.plan import find_probe
+
+    if not results:
+        return
+    probe = find_probe(Registry(), results[0]["probe"])
+    if probe.files is None:
+        raise UsageError(f"{RESULTS}={directory}: probe {probe.name} writes no files")
+
+    def samples(one: dict[str, Any]) -> dict[tuple[str, int], Sequence[float]]:
+        from array import array
+
+        answer = source.call("probe_show", {"id": one["id"], "samples": True})
+        return {
+            (column["metric"], column["worker"]): array("d", column["values"])
+            for column in answer["samples"]
+        }
+
+    probe.files(
+        list(results),
+        samples,
+        Path(directory),
+        lambda words: output.complain(output.clean(words)),
+    )
