@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from opd.errors import OperationFailedError
-from opd.features.dto.suite import test_of
+from opd.features.dto.suite import benchmark_of
 from opd.probes.plots import Picture, png, svg_of_all
 from opd.stats.distribution import quantile
 
@@ -64,7 +64,7 @@ def write_pictures(
 def pictures_of_cell(one: dict[str, Any], columns: Any, kind: str) -> list[Picture]:
     """The two distributions of a run as one picture; none without samples."""
     parameters = one["parameters"]
-    title = f"{test_of(parameters)} {parameters['mode']}, {parameters['page']} pages"
+    title = f"{benchmark_of(parameters)} {parameters['mode']}, {parameters['page']} pages"
     lines = [
         (version, _line(_middle(values), kind, at))
         for at, (version, metric) in enumerate(_VERSIONS)

@@ -71,7 +71,7 @@ def name_of(op: str, size: int, pf: int = 0) -> str:
     return f"{op}_{text}" + (f"_pf{pf}" if pf else "")
 
 
-def test_of(parameters: Mapping[str, Any]) -> str:
+def benchmark_of(parameters: Mapping[str, Any]) -> str:
     """The name of what a run measured."""
     return name_of(parameters["op"], parameters["size"], parameters["pf"])
 

@@ -12,7 +12,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from opd.errors import OperationFailedError
-from opd.features.dto.suite import MODES, PAGES, test_of
+from opd.features.dto.suite import MODES, PAGES, benchmark_of
 from opd.probes.results import STATUS, status_of
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _details(page: str, results: Sequence[dict[str, Any]]) -> list[str]:
     ]
     last = ""
     for one in results:
-        test = test_of(one["parameters"])
+        test = benchmark_of(one["parameters"])
         lines.append(f"  {test if test != last else '':13} {_row(one)}")
         last = test
     return [*lines, ""]
@@ -144,7 +144,9 @@ def _verdict(one: dict[str, Any]) -> str:
 def _speedups(pages: Sequence[str], results: Sequence[dict[str, Any]]) -> list[str]:
     """Of each mode against libc alone: nothing where that was not measured."""
     means = {
-        (test_of(one["parameters"]), _page(one), one["parameters"]["mode"]): gate["current_mean_ns"]
+        (benchmark_of(one["parameters"]), _page(one), one["parameters"]["mode"]): gate[
+            "current_mean_ns"
+        ]
         for one in results
         if one["void"] is None and (gate := one["details"].get("gate"))
     }
@@ -153,7 +155,9 @@ def _speedups(pages: Sequence[str], results: Sequence[dict[str, Any]]) -> list[s
     modes = MODES[1:]
     lines = [_RULE, "  Speedup vs CPU (current library)", _RULE]
     for page in pages:
-        tests = dict.fromkeys(test_of(one["parameters"]) for one in results if _page(one) == page)
+        tests = dict.fromkeys(
+            benchmark_of(one["parameters"]) for one in results if _page(one) == page
+        )
         lines += [
             "",
             f"  {_PAGE_NAMES[page]} pages:",
@@ -234,7 +238,7 @@ def write_files(results: list[dict[str, Any]], samples: Samples, directory: Path
 
 def csv_lines(parameters: dict[str, Any], columns: Any) -> Iterator[str]:
     """The raw samples of a run as lines of distributions.csv, in the order measured."""
-    head = f"{test_of(parameters)},{parameters['mode']},{parameters['page']}"
+    head = f"{benchmark_of(parameters)},{parameters['mode']},{parameters['page']}"
     for version, metric in _VERSIONS:
         for value in columns.get((metric, _WHOLE), ()):
             yield f"{head},{version},{value:.1f}\n"
