@@ -57,6 +57,10 @@ def gate_result(result: dict[str, Any]) -> str:
     return "IMPROVED" if gate["change_percent"] < -most else "PASS"
 
 
+def _test(result: dict[str, Any]) -> str:
+    return benchmark_of(result["parameters"])
+
+
 def _page(result: dict[str, Any]) -> str:
     return str(result["parameters"]["page"])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import random
 import re
 import xml.etree.ElementTree as ET
@@ -191,7 +192,7 @@ def test_curves_are_what_they_say():
     (ecdf,) = pictures_of_cell(result(), columns(), "ecdf")
     for _name, points in ecdf.lines:
         assert (points[0][1], points[-1][1]) == (0.0, 1.0)
-        assert all(a[0] <= b[0] for a, b in zip(points, points[1:], strict=False))
+        assert all(a[0] <= b[0] for a, b in itertools.pairwise(points))
         middle = next(x for x, y, *_ in points if y >= 0.5)
         assert middle == pytest.approx(1000 if _name == "baseline" else 1030, abs=5)
     (violin,) = pictures_of_cell(result(), columns(), "violin")
