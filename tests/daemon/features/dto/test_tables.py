@@ -46,9 +46,7 @@ def result(number=1, *, change=0.1, verdict="OK", void=None, mean=4000.0, **opti
         "verdict": None if void else judged,
         "void": void,
         "notes": [],
-        "details": {}
-        if void
-        else {"gate": gate, "cell": {"rounds": 10, "ticks_per_ns": 2.0, "cpu": 1}},
+        "details": {} if void else {"gate": gate, "cell": cell},
     }
 
 
