@@ -1,4 +1,4 @@
-"""The probe pft beside the C program that it continues, run in turn in the same minutes.
+"""The probe pft while opd samples and not, and beside the C program that it continues, in turn.
 
 Debian has no package of it and its licence is another, so it is built outside
 and named: ``OPD_PFT=/path/to/pft make bench ARGS=pft``.
@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import mean, median, stdev
 from typing import TYPE_CHECKING
 
+from bench.harness.opd import Opd
 from bench.harness.section import Section
 from opd.probes import results, running
 from opd.probes.jobs import limits_of
@@ -36,10 +37,39 @@ CONFIGURATIONS = (
     ("bzero, 512 MiB", "-a -z -t 1 -m 512m", "memory=512m,clear=true"),
     ("mlock, 512 MiB", "-a -l -t 1 -m 512m", "memory=512m,mlock=true"),
 )
+_HEADER = ("ratio", "95 %", "CV of the first", "of the second", "wall ratio")
 Rates = tuple[float, float]  # faults a CPU second, a wall second
 
 
 def run(context: Context) -> None:
+    """What sampling costs the probe, then the C program beside it."""
+    _while_sampled(context)
+    _beside_the_program(context)
+
+
+def _while_sampled(context: Context) -> None:
+    """The probe while a daemon samples at 99 Hz, and while it does not, in turn."""
+    pairs = context.repeat(15, 3)
+    draw = random.Random(SEED)
+    told: dict[str, list[Rates]] = {"off": [], "on": []}
+    with Opd(context.account("opd"), "-e", "cpu-clock:99hz") as opd:
+        for turn in range(pairs + 1):
+            context.progress(f"sampled or not: pair {turn} of {pairs}")
+            order = [*told]
+            draw.shuffle(order)
+            for state in order:
+                opd.ask("start" if state == "on" else "stop")
+                rates = _ours("memory=512m,threads=2")
+                if turn:
+                    told[state].append(rates)
+    row = _judge(context, "sampled at 99 Hz", told, draw)
+    header = ["flt/cpu/s, not sampled", "sampled", *_HEADER]
+    context.table(
+        f"pft of 2 threads, 512 MiB, sampled at 99 Hz or not, {pairs} pairs", header, [row]
+    )
+
+
+def _beside_the_program(context: Context) -> None:
     """Take turns with each configuration; ratios of medians with their intervals."""
     program = os.environ.get(_VARIABLE, "")
     if not program or not os.access(program, os.X_OK):
@@ -59,16 +89,7 @@ def run(context: Context) -> None:
                 if turn:  # memory that the host has not backed yet is no news
                     told[who].append(rates)
         rows.append([name, *_judge(context, name, told, draw)])
-    header = [
-        "configuration",
-        "C flt/cpu/s",
-        "opd",
-        "ratio",
-        "95 %",
-        "CV C",
-        "CV opd",
-        "wall ratio",
-    ]
+    header = ["configuration", "C flt/cpu/s", "opd", *_HEADER]
     context.table(f"pft beside the C program, {pairs} pairs each", header, rows)
 
 
@@ -93,8 +114,8 @@ def _ours(options: str) -> Rates:
 def _judge(
     context: Context, name: str, told: dict[str, list[Rates]], draw: random.Random
 ) -> list[str]:
-    """The cells of a row: medians, their ratio, its interval, spreads."""
-    theirs, ours = ([rates[0] for rates in told[who]] for who in ("C", "opd"))
+    """The cells of a row: medians of both, the second by the first, its interval, spreads."""
+    theirs, ours = ([rates[0] for rates in one] for one in told.values())
     ratio = median(ours) / median(theirs)
     ratios = []
     for _ in range(_RESAMPLES):
@@ -102,7 +123,7 @@ def _judge(
         ratios.append(median([ours[i] for i in chosen]) / median([theirs[i] for i in chosen]))
     ratios.sort()
     low, high = (ratios[int(share * (len(ratios) - 1))] for share in (0.025, 0.975))
-    walls = [median([rates[1] for rates in told[who]]) for who in ("C", "opd")]
+    walls = [median([rates[1] for rates in one]) for one in told.values()]
     key = name.replace(" ", "_").replace(",", "")
     context.figure(f"pft.{key}.ratio", ratio, "", note=f"95 %: {low:.3f} to {high:.3f}")
     spread = [f"{100 * stdev(values) / mean(values):.1f} %" for values in (theirs, ours)]
