@@ -2,11 +2,12 @@
 // What draining costs where there are more CPUs than here: recorded rings are
 // multiplied to N CPUs, filled by threads of their own and emptied by the
 // sampler's drain through order, address spaces, attribution and hash.
-//   bench_scale FILE CPUS DRAINS SPEED SECONDS
+//   bench_scale FILE CPUS DRAINS HZ SECONDS
 //   bench_scale selftest FOLDER
 // DRAINS threads share the CPUs: each has the samples of its own, and what tells
 // of processes from all of them, so that its address spaces are complete.
-// SPEED multiplies the rate (and how fast processes come and go). Prints a
+// It is played so fast that each CPU gives HZ samples a second, as if the load
+// had had the CPUs for itself (0: as fast as it was recorded). Prints a
 // line `all` and one for each thread, name=value separated by blanks; CPU
 // times are in ns and of the drain alone. Run by the section "scale".
 #include <errno.h>
@@ -41,7 +42,8 @@ struct drain {
 
 struct bench {
     struct recording recording;
-    unsigned cpus, drains, speed;
+    unsigned cpus, drains;
+    double speed;
     uint64_t warm_turns, turns;
     struct drain drain[DRAINS_MAX];
     pthread_t feeders[FEEDERS];
@@ -123,7 +125,7 @@ make_drain(struct bench *bench, unsigned number)
             .copy = cpu / sources,
             .speed = bench->speed,
             // Neighbours go to different threads: a process runs on both.
-            .samples = cpu % bench->drains == number,
+            .samples = (cpu + cpu / sources) % bench->drains == number,
         };
         int rc = player_open(player, cpu,
                              player->samples ? drain->sampler->options.ring_bytes : FOREIGN_RING);
@@ -275,7 +277,7 @@ run(struct bench *bench, struct outcome *outcome, bool told)
     struct feeder feeders[FEEDERS];
     int rc = 0;
     // Once through, so that every process is known before measuring.
-    bench->warm_turns = bench->recording.span / bench->speed / TURN_NS + 1;
+    bench->warm_turns = (uint64_t)((double)bench->recording.span / bench->speed) / TURN_NS + 1;
     for (unsigned i = 0; i < bench->drains && rc == 0; i++)
         rc = make_drain(bench, i);
     const size_t before = resident();
@@ -346,20 +348,23 @@ main(int argc, char **argv)
     if (argc == 3 && strcmp(argv[1], "selftest") == 0)
         return selftest(argv[2]);
     if (argc != 6) {
-        fprintf(stderr, "usage: bench_scale FILE CPUS DRAINS SPEED SECONDS\n"
+        fprintf(stderr, "usage: bench_scale FILE CPUS DRAINS HZ SECONDS\n"
                         "       bench_scale selftest FOLDER\n");
         return 2;
     }
     bench.cpus = (unsigned)strtoul(argv[2], NULL, 10);
     bench.drains = (unsigned)strtoul(argv[3], NULL, 10);
-    bench.speed = (unsigned)strtoul(argv[4], NULL, 10);
+    const double hz = strtod(argv[4], NULL);
     const double seconds = strtod(argv[5], NULL);
     if (bench.cpus == 0 || bench.cpus > 4096 || bench.drains == 0 || bench.drains > DRAINS_MAX ||
-        bench.speed == 0 || bench.speed > 1000 || !(seconds > 0 && seconds < 10000))
-        return fail("arguments", "expected 1 to 4096 CPUs, 1 to 16 drains, speed 1 to 1000");
+        !(hz >= 0 && hz <= 20000) || !(seconds > 0 && seconds < 10000))
+        return fail("arguments", "expected 1 to 4096 CPUs, 1 to 16 drains, 0 to 20000 Hz");
     const char *why;
     int rc = recording_read(&bench.recording, argv[1], &why);
     if (rc == 0) {
+        const double recorded = (double)bench.recording.samples / (double)bench.recording.span *
+                                1e9 / bench.recording.source_count;
+        bench.speed = hz > 0 ? hz / recorded : 1;
         bench.turns = (uint64_t)(seconds * 1e9 / (double)TURN_NS) + 1;
         rc = run(&bench, &outcome, true);
         why = strerror(-rc);

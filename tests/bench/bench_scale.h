@@ -48,7 +48,8 @@ struct player {
     const struct recording *recording;
     const struct source *source;
     struct opd_ring *ring;
-    unsigned copy, speed;
+    unsigned copy;
+    double speed;
     bool samples; // else only what tells of processes
     size_t at;
     uint64_t round; // how often through

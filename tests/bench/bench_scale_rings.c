@@ -296,9 +296,8 @@ player_feed(struct player *player, uint64_t until)
             player->round++;
         }
         const struct played *record = &source->records[player->at];
-        const uint64_t time =
-            (player->round * player->recording->span + record->time) / player->speed +
-            player->copy * SKEW;
+        const uint64_t whole = player->round * player->recording->span + record->time;
+        const uint64_t time = (uint64_t)((double)whole / player->speed) + player->copy * SKEW;
         if (time >= until)
             break;
         player->at++;

@@ -1,10 +1,11 @@
 """One drain where there are hundreds of CPUs: recorded rings, multiplied, through the real drain.
 
 The recordings are of an interpreter with deep stacks beside compilers, at 99
-and 997 Hz on two CPUs: three of four records tell of processes that come and
-go. ``bench_scale.c`` makes of them the rings of N CPUs, with processes of their
-own, and lets ``opd_sampler_drain`` empty them five times a second. CPU times are
-those of the draining threads.
+and 997 Hz on two CPUs, and are played as fast as if that load had had them for
+itself. At 99 Hz three of four records tell of processes that come and go.
+``bench_scale.c`` makes of them the rings of N CPUs, with processes of their own,
+and lets ``opd_sampler_drain`` empty them five times a second. CPU times are those
+of the draining threads.
 """
 
 from __future__ import annotations
@@ -30,12 +31,13 @@ CORE = (
 )
 MIB = 1 << 20
 TURN_S = 0.2
+HZ = {"mixed-99hz": 99, "mixed-997hz": 997}  # recordings, and samples a second of a busy CPU
 FULL = 0.5  # of a core: a thread that is busier has no room for a burst
 
 
 def play(program: Path, recording: Path, *, cpus: int, drains: int, seconds: float) -> Any:
     """Run the program once: values of the whole by name, and those of every thread."""
-    command = [program, recording, cpus, drains, 1, seconds]
+    command = [program, recording, cpus, drains, HZ[recording.name], seconds]
     done = subprocess.run(
         [str(word) for word in command], check=True, capture_output=True, text=True
     )
@@ -47,7 +49,7 @@ def play(program: Path, recording: Path, *, cpus: int, drains: int, seconds: flo
 def run(context: Context) -> None:
     """Play both recordings as ever more CPUs, with one draining thread and with more."""
     seconds = context.choose(10.0, 1.0)
-    names = context.choose(["mixed-99hz", "mixed-997hz"], ["mixed-99hz"])
+    names = context.choose(list(HZ), ["mixed-99hz"])
     sizes = context.choose(CPUS, (2, 32))
     drains = context.choose((1, 2, 4), (1, 2))
     runs: dict[tuple[str, int, int], list[Any]] = {}
