@@ -15,6 +15,7 @@ from opd.features.declared import (
     ProbeOptions,
     ReplayOptions,
     Stats,
+    Suite,
     UnavailableError,
     about,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "SampleFile",
     "SampleWindow",
     "Stats",
+    "Suite",
     "UnavailableError",
     "Verdict",
     "VoidRunError",
