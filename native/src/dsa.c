@@ -20,6 +20,7 @@ struct call {
     struct opd_dsa_op_counts *counts;
     struct opd_dsa_record record; // of the last descriptor
     uint32_t queue;
+    int error; // errno is as before afterwards: libc's functions leave it alone
     bool lost;
 };
 
@@ -87,6 +88,7 @@ begin(struct opd_dsa *dsa, enum opd_dsa_op op, size_t n, struct call *call)
         return false;
     }
     in_call = 1;
+    call->error = errno;
     call->dsa = dsa;
     call->counts = counts;
     call->lost = false;
@@ -97,6 +99,7 @@ begin(struct opd_dsa *dsa, enum opd_dsa_op op, size_t n, struct call *call)
     else
         return true;
     add(&counts->cpu_bytes, n);
+    errno = call->error;
     in_call = 0;
     return false;
 }
@@ -105,6 +108,7 @@ static void
 end(struct call *call)
 {
     dsa_lane_give(call->lane, call->lost);
+    errno = call->error;
     in_call = 0;
 }
 

@@ -11,7 +11,7 @@
 #include "dsa_private.h"
 
 // A device that needs longer for nothing is of no use; a queue that others fill may need it.
-enum { NOOP_TIMEOUT_NS = 100 * 1000 * 1000, NOOP_TRIES = 64 };
+enum { NOOP_TIMEOUT_NS = 300 * 1000 * 1000, NOOP_TRIES = 64 };
 
 // Closes what fork() copied, unless the number has become another file's.
 static void
@@ -127,7 +127,7 @@ try_noop(struct opd_dsa *dsa, uint32_t index, struct opd_dsa_report *report)
     }
     dsa_told(report, DSA_CHECK_NOOP, name, "dmesg, and the device's errors in sysfs", "%s",
              status > 0 ? opd_dsa_status_text((uint32_t)status & 0x7f)
-                        : "does not complete within 0.1 s");
+                        : "does not complete within 0.3 s");
     return -EIO;
 }
 

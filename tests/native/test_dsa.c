@@ -410,21 +410,21 @@ thresholds(void)
 static void *
 slow_copy(void *a, const void *b, size_t n)
 {
-    usleep(300);
+    usleep(2000);
     return memcpy(a, b, n);
 }
 
 static void *
 slow_set(void *a, int value, size_t n)
 {
-    usleep(300);
+    usleep(2000);
     return memset(a, value, n);
 }
 
 static int
 slow_compare(const void *a, const void *b, size_t n)
 {
-    usleep(300);
+    usleep(2000);
     return memcmp(a, b, n);
 }
 
@@ -438,9 +438,9 @@ pays(void)
     options.fallback = &slow;
     struct opd_dsa *dsa = made(options);
     struct opd_dsa_crossover crossover;
-    CHECK(opd_dsa_cross(dsa, 16384, 15, &crossover) == 0);
+    CHECK(opd_dsa_cross(dsa, 8192, 11, &crossover) == 0);
     for (int op = 0; op < OPD_DSA_OPS; op++)
-        CHECK(crossover.least[op] <= 16384 && dsa->least[op] == crossover.least[op]);
+        CHECK(crossover.least[op] <= 8192 && dsa->least[op] == crossover.least[op]);
     opd_dsa_destroy(dsa);
     clean();
 }

@@ -16,6 +16,16 @@
 
 enum { PENDING_MOST = 1024, PAGE = 4096 };
 
+#if defined(__SANITIZE_THREAD__)
+// Children of a process that has the device's thread make one of their own.
+const char *__tsan_default_options(void);
+const char *
+__tsan_default_options(void)
+{
+    return "die_after_fork=0";
+}
+#endif
+
 struct dsa_emulator_settings dsa_emulator;
 struct dsa_emulator_counts dsa_emulator_counts;
 

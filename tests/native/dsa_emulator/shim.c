@@ -19,7 +19,29 @@
 #include "emulator.h"
 
 enum { QUEUES = 128, PATH = 512, PORTAL = 4096 };
-#define VISIBLE __attribute__((visibility("default")))
+
+// Linked into a test, calls come by the linker's --wrap, which leaves a
+// sanitizer's own interceptors where they are.
+#ifdef DSA_EMULATOR_WRAP
+#define OURS(name) __wrap_##name
+int __real_close(int);
+ssize_t __real_write(int, const void *, size_t);
+void *__real_mmap(void *, size_t, int, int, int, off_t);
+int __real_munmap(void *, size_t);
+#define PLAIN(name, ...) __real_##name(__VA_ARGS__)
+int __wrap_open(const char *, int, ...);
+int __wrap_open64(const char *, int, ...);
+int __wrap_openat(int, const char *, int, ...);
+int __wrap_access(const char *, int);
+int __wrap_close(int);
+ssize_t __wrap_write(int, const void *, size_t);
+void *__wrap_mmap(void *, size_t, int, int, int, off_t);
+void *__wrap_mmap64(void *, size_t, int, int, int, off_t);
+int __wrap_munmap(void *, size_t);
+#else
+#define OURS(name) __attribute__((visibility("default"))) name
+#define PLAIN(name, ...) syscall(SYS_##name, __VA_ARGS__)
+#endif
 
 static struct emulated_queue queues[QUEUES];
 static char root[PATH];
@@ -126,36 +148,36 @@ open_at(int folder, const char *path, int flags, int mode)
         va_end(rest);                                                                              \
     }
 
-VISIBLE int
-open(const char *path, int flags, ...)
+int
+OURS(open)(const char *path, int flags, ...)
 {
     MODE_OF(flags)
     return open_at(AT_FDCWD, path, flags, mode);
 }
 
-VISIBLE int
-open64(const char *path, int flags, ...)
+int
+OURS(open64)(const char *path, int flags, ...)
 {
     MODE_OF(flags)
     return open_at(AT_FDCWD, path, flags | O_LARGEFILE, mode);
 }
 
-VISIBLE int
-openat(int folder, const char *path, int flags, ...)
+int
+OURS(openat)(int folder, const char *path, int flags, ...)
 {
     MODE_OF(flags)
     return open_at(folder, path, flags, mode);
 }
 
-VISIBLE int
-access(const char *path, int mode)
+int
+OURS(access)(const char *path, int mode)
 {
     char room[PATH];
     return (int)syscall(SYS_faccessat, AT_FDCWD, place(path, room), mode);
 }
 
-VISIBLE int
-close(int fd)
+int
+OURS(close)(int fd)
 {
     struct emulated_queue *queue = queue_of(fd);
     if (queue) {
@@ -164,15 +186,15 @@ close(int fd)
             engine_violation("closed before its portal was unmapped");
         queue->used = 0;
     }
-    return (int)syscall(SYS_close, fd);
+    return (int)PLAIN(close, fd);
 }
 
-VISIBLE ssize_t
-write(int fd, const void *bytes, size_t n)
+ssize_t
+OURS(write)(int fd, const void *bytes, size_t n)
 {
     struct emulated_queue *queue = queue_of(fd);
     if (!queue)
-        return syscall(SYS_write, fd, bytes, n);
+        return (ssize_t)PLAIN(write, fd, bytes, n);
     errno = EPERM;
     if (queue->pid != getpid())
         return -1;
@@ -196,7 +218,7 @@ map(void *at, size_t n, int protection, int flags, int fd, off_t offset)
 {
     struct emulated_queue *queue = flags & MAP_ANONYMOUS ? NULL : queue_of(fd);
     if (!queue)
-        return (void *)syscall(SYS_mmap, at, n, protection, flags, fd, offset);
+        return (void *)PLAIN(mmap, at, n, protection, flags, fd, offset);
     errno = n > PORTAL || offset ? EINVAL : EPERM;
     if (n > PORTAL || offset || dsa_emulator.refuse_mmap || queue->pid != getpid())
         return MAP_FAILED;
@@ -210,25 +232,25 @@ map(void *at, size_t n, int protection, int flags, int fd, off_t offset)
     return portal;
 }
 
-VISIBLE void *
-mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset)
+void *
+OURS(mmap)(void *at, size_t n, int protection, int flags, int fd, off_t offset)
 {
     return map(at, n, protection, flags, fd, offset);
 }
 
-VISIBLE void *
-mmap64(void *at, size_t n, int protection, int flags, int fd, off_t offset)
+void *
+OURS(mmap64)(void *at, size_t n, int protection, int flags, int fd, off_t offset)
 {
     return map(at, n, protection, flags, fd, offset);
 }
 
-VISIBLE int
-munmap(void *at, size_t n)
+int
+OURS(munmap)(void *at, size_t n)
 {
     struct emulated_queue *queue = queue_at((uint64_t)(uintptr_t)at);
     if (queue)
         queue->portal = NULL;
-    return (int)syscall(SYS_munmap, at, n);
+    return (int)PLAIN(munmap, at, n);
 }
 
 // ---- the instructions
