@@ -95,10 +95,13 @@ def cpu_instructions() -> dict[str, int]:
     return {name: getattr(cpu, name) for name in ("enqcmd", "movdir64b", "waitpkg", "tsc_hz")}
 
 
-def examine(*, sys: str = "/sys", dev: str = "/dev") -> DsaReport:
-    """Every check, told one by one. At most one queue is opened, and given one NOOP."""
+def examine(*, sys: str = "/sys", dev: str = "/dev", attempt: bool = True) -> DsaReport:
+    """Every check, told one by one.
+
+    ``attempt``: one shared queue is opened and given one NOOP; else only looked at.
+    """
     try:
-        dsa = Dsa(sys=sys, dev=dev, look_only=True)
+        dsa = Dsa(sys=sys, dev=dev, look_only=1 if attempt else 2)
     except DsaUnavailableError as error:
         return error.report
     dsa.close()
@@ -111,6 +114,7 @@ class Dsa:
     ``least``: bytes below which a call is the CPU's, one for all operations or
     four. ``fallback``: what the CPU does; libc where left out. ``queues``: their
     names; empty: all. ``timeout``: seconds after which a queue is given up.
+    ``look_only`` 1: one shared queue is opened at most, 2: none.
     """
 
     def __init__(
@@ -124,7 +128,7 @@ class Dsa:
         timeout: float = 2.0,
         wait: Wait = Wait.BUSYPOLL,
         near: bool = False,
-        look_only: bool = False,
+        look_only: int = 0,
     ) -> None:
         options = ffi.new("struct opd_dsa_options *")
         held = [ffi.new("char[]", text.encode()) for text in (sys, dev, " ".join(queues))]
@@ -178,26 +182,23 @@ class Dsa:
         out = self._counted()
         return out.opened, out.open_failed
 
-    def cross(self, most: int, pairs: int = 31) -> dict[Op, Crossover]:
-        """Measure from which size on the device pays, and offload from there on."""
+    def cross(self, op: Op, most: int, pairs: int = 31) -> Crossover:
+        """Measure from which size on the device pays, and offload that op from there on."""
         out = ffi.new("struct opd_dsa_crossover *")
-        rc = lib.opd_dsa_cross(self._pointer, most, pairs, out)
+        rc = lib.opd_dsa_cross(self._pointer, 1 << op, most, pairs, out)
         self.let_go()
         if rc < 0:
             raise NativeError(-rc, "measuring from which size on the device pays")
         size = out.sizes
-        return {
-            op: Crossover(
-                tuple(out.bytes[0:size]),
-                out.pairs,
-                out.wins_needed,
-                tuple(out.wins[op][0:size]),
-                tuple(out.device_ns[op][0:size]),
-                tuple(out.cpu_ns[op][0:size]),
-                out.least[op],
-            )
-            for op in Op
-        }
+        return Crossover(
+            tuple(out.bytes[0:size]),
+            out.pairs,
+            out.wins_needed,
+            tuple(out.wins[op][0:size]),
+            tuple(out.device_ns[op][0:size]),
+            tuple(out.cpu_ns[op][0:size]),
+            out.least[op],
+        )
 
     def let_go(self) -> None:
         """Close this process's queues until the next call: a dedicated one may be another's."""

@@ -96,9 +96,10 @@ size_of(struct opd_dsa *dsa, uint32_t op, uint32_t index, const struct operands 
 }
 
 int
-opd_dsa_cross(struct opd_dsa *dsa, uint64_t most, uint32_t pairs, struct opd_dsa_crossover *out)
+opd_dsa_cross(struct opd_dsa *dsa, uint32_t ops, uint64_t most, uint32_t pairs,
+              struct opd_dsa_crossover *out)
 {
-    if (most < SIZE_LEAST || !pairs || pairs > OPD_DSA_PAIRS_MOST)
+    if (!ops || ops >> OPD_DSA_OPS || most < SIZE_LEAST || !pairs || pairs > OPD_DSA_PAIRS_MOST)
         return -EINVAL;
     memset(out, 0, sizeof(*out));
     out->pairs = pairs;
@@ -112,15 +113,17 @@ opd_dsa_cross(struct opd_dsa *dsa, uint64_t most, uint32_t pairs, struct opd_dsa
         return -errno;
     struct operands at = {.to = memory, .from = memory + room};
     uint64_t state = 0x9e3779b97f4a7c15u;
-    memset(dsa->least, 0, sizeof(dsa->least));
     for (uint32_t op = 0; op < OPD_DSA_OPS; op++) {
+        if (!(ops >> op & 1))
+            continue;
+        dsa->least[op] = 0;
         for (uint32_t i = 0; i < out->sizes; i++)
             size_of(dsa, op, i, &at, &state, out);
         out->least[op] = UINT64_MAX;
         for (uint32_t i = out->sizes; i-- && out->wins[op][i] >= out->wins_needed;)
             out->least[op] = out->bytes[i];
+        dsa->least[op] = out->least[op];
     }
-    memcpy(dsa->least, out->least, sizeof(dsa->least));
     munmap(memory, 2 * room);
     return 0;
 }

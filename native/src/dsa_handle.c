@@ -144,7 +144,7 @@ may_open(const struct dsa_facts *facts, struct opd_dsa_report *report)
 
 // Opens each queue once; those that work stay in the list, closed again.
 static void
-try_all(struct opd_dsa *dsa, bool look_only, struct opd_dsa_report *report)
+try_all(struct opd_dsa *dsa, uint32_t look_only, struct opd_dsa_report *report)
 {
     uint32_t kept = 0;
     bool tried = false;
@@ -152,7 +152,7 @@ try_all(struct opd_dsa *dsa, bool look_only, struct opd_dsa_report *report)
     for (uint32_t i = 0; i < dsa->count; i++) {
         bool works;
         // A look opens one queue: a device that is stuck is waited for once.
-        if (look_only && (dsa->facts[i].dedicated || tried)) {
+        if (look_only && (dsa->facts[i].dedicated || tried || look_only > 1)) {
             works = may_open(&dsa->facts[i], report);
         } else {
             tried = true;

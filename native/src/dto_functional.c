@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -249,7 +250,11 @@ run_part(struct suite *suite)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent)
             _exit(1);
-        signal(SIGALRM, SIG_DFL);
+        // Nobody's handler, and no core: what it dies of is told by the parent.
+        const int fatal[] = {SIGALRM, SIGSEGV, SIGBUS, SIGFPE, SIGABRT};
+        for (size_t i = 0; i < sizeof(fatal) / sizeof(*fatal); i++)
+            signal(fatal[i], SIG_DFL);
+        setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
         _exit(part_main(suite));
     }
     int status = wait_for(child, suite->options->limit_ns);

@@ -392,7 +392,7 @@ thresholds(void)
     // A device of 200 us pays nowhere here.
     dsa_emulator.delay_ns = 200000;
     struct opd_dsa_crossover crossover;
-    CHECK(opd_dsa_cross(dsa, 16384, 9, &crossover) == 0);
+    CHECK(opd_dsa_cross(dsa, 15, 16384, 9, &crossover) == 0);
     CHECK(crossover.sizes == 3 && crossover.wins_needed == 9);
     for (int op = 0; op < OPD_DSA_OPS; op++)
         CHECK(crossover.least[op] == UINT64_MAX && crossover.device_ns[op][2] > 100000);
@@ -400,8 +400,10 @@ thresholds(void)
     uint64_t before = dsa_emulator_counts.taken;
     f->copy(to, from, MOST);
     CHECK(dsa_emulator_counts.taken == before);
-    CHECK(opd_dsa_cross(dsa, 100, 9, &crossover) == -EINVAL);
-    CHECK(opd_dsa_cross(dsa, 4096, 256, &crossover) == -EINVAL);
+    CHECK(opd_dsa_cross(dsa, 15, 100, 9, &crossover) == -EINVAL);
+    CHECK(opd_dsa_cross(dsa, 16, 4096, 9, &crossover) == -EINVAL);
+    CHECK(opd_dsa_cross(dsa, 0, 4096, 9, &crossover) == -EINVAL);
+    CHECK(opd_dsa_cross(dsa, 15, 4096, 256, &crossover) == -EINVAL);
     opd_dsa_destroy(dsa);
     clean();
 }
@@ -438,7 +440,7 @@ pays(void)
     options.fallback = &slow;
     struct opd_dsa *dsa = made(options);
     struct opd_dsa_crossover crossover;
-    CHECK(opd_dsa_cross(dsa, 8192, 11, &crossover) == 0);
+    CHECK(opd_dsa_cross(dsa, 15, 8192, 11, &crossover) == 0);
     for (int op = 0; op < OPD_DSA_OPS; op++)
         CHECK(crossover.least[op] <= 8192 && dsa->least[op] == crossover.least[op]);
     opd_dsa_destroy(dsa);

@@ -412,7 +412,8 @@ in_signal_handlers(void)
     of_handler = arena_made();
     struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART}, old;
     CHECK(!sigaction(SIGALRM, &action, &old));
-    for (int way = 0; way < 2; way++) {
+    // TSan runs handlers with SIGILL blocked, which ends the emulated instructions.
+    for (int way = 0; way < (EVERY > 1 ? 1 : 2); way++) {
         begin(false, way, 0, OPD_DSA_BUSYPOLL);
         trouble();
         dsa_emulator.delay_ns = 50000;

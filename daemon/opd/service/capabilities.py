@@ -33,6 +33,7 @@ __all__ = ["Finding", "examine", "explain_open_failure", "own_processes_finding"
 
 _EVENTS_USUAL = 4
 _FILES_SPARE = 64
+_DSA_CHECKS_MOST = 64
 _RING_KIB_USUAL = 512
 # What PROC_PID_INIT_INO makes of the first PID namespace, on every kernel.
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"
@@ -69,8 +70,8 @@ def examine(
     """Everything that decides what opd can do here, in a stable order.
 
     For rings of ``ring_kib`` and so many events.
-    Reads below ``proc`` and ``sys``; the only thing tried for real is
-    perf_event_open, and only where both are this machine's own. Never raises.
+    Reads below ``proc`` and ``sys``; tried for real are only perf_event_open and
+    a queue of DSA, and only where both are this machine's own. Never raises.
     """
     real = (proc, sys) == ("/proc", "/sys")
     cpus = _online(sys)
@@ -93,7 +94,7 @@ def examine(
         _numa(sys),
         _cpus(sys, cpus),
         *_ibs(proc, sys),
-        _dsa(sys),
+        *_dsa(sys, real=real),
         _virtual(proc),
         _vdso(proc),
     ]
@@ -406,19 +407,30 @@ def _ibs(proc: str, sys: str) -> list[Finding]:
     return findings
 
 
-def _dsa(sys: str) -> Finding:
-    try:
-        names = sorted(name for name in os.listdir(f"{sys}/bus/dsa/devices") if "." not in name)  # noqa: PTH208
-    except OSError:
-        names = []
-    if names:
-        return Finding("DSA", ok=True, detail=", ".join(names[:16]))
-    return Finding(
+def _dsa(sys: str, *, real: bool) -> list[Finding]:
+    """The device in a line; where there is one, each check of it and its queues in another."""
+    from opd_native.dsa import examine as examine_dsa
+
+    report = examine_dsa(sys=sys, dev=str(Path(sys).parent / "dev"), attempt=real)
+    there = any(one.where for one in report.checks)
+    first = Finding(
         "DSA",
-        ok=False,
-        detail="no device",
-        remedy="a CPU with Intel DSA, the idxd module, and accel-config to set up its queues",
+        ok=bool(report.usable),
+        detail=_queues(report.usable) if report.usable else report.reason.removeprefix("bus: "),
+        remedy=""
+        if report.usable
+        else next(one.remedy for one in reversed(report.checks) if not one.ok),
     )
+    if not there:
+        return [first]
+    return [first] + [
+        Finding(f"{one.where or 'DSA'} {one.what}", ok=one.ok, detail=one.text, remedy=one.remedy)
+        for one in report.checks[:_DSA_CHECKS_MOST]
+    ]
+
+
+def _queues(count: int) -> str:
+    return f"{count} queue{'s' if count > 1 else ''} can be used"
 
 
 def _virtual(proc: str) -> Finding:

@@ -89,7 +89,7 @@ struct opd_dsa_options {
     uint32_t wait;                            // enum opd_dsa_wait
     uint32_t no_cache_control;
     uint32_t near;      // 1: queues of the calling CPU's node go first
-    uint32_t look_only; // 1: dedicated queues are not opened (they can be open only once)
+    uint32_t look_only; // 1: one shared queue is opened at most, to try it; 2: none is
 };
 
 // One check: `what` was looked at (bus, state, SVA, type, mode, permission …),
@@ -156,7 +156,7 @@ const char *opd_dsa_status_text(uint32_t status);
 // Where the device begins to pay: sizes by twos from 4 KiB to `most`, device and
 // CPU in turn, `pairs` of each. From the smallest size on from which the device won
 // at every larger one by more than chance would give once in a hundred (sign test).
-// Sets `least` of every op; UINT64_MAX: nowhere.
+// Of the ops whose bits are set in `ops`; sets their `least`; UINT64_MAX: nowhere.
 enum { OPD_DSA_SIZES_MOST = 20, OPD_DSA_PAIRS_MOST = 255 };
 struct opd_dsa_crossover {
     uint32_t sizes, pairs, wins_needed, reserved;
@@ -165,7 +165,7 @@ struct opd_dsa_crossover {
     double cpu_ns[OPD_DSA_OPS][OPD_DSA_SIZES_MOST], device_ns[OPD_DSA_OPS][OPD_DSA_SIZES_MOST];
     uint64_t least[OPD_DSA_OPS];
 };
-int opd_dsa_cross(struct opd_dsa *dsa, uint64_t most, uint32_t pairs,
+int opd_dsa_cross(struct opd_dsa *dsa, uint32_t ops, uint64_t most, uint32_t pairs,
                   struct opd_dsa_crossover *out);
 // Of `pairs` tosses of a coin, the number of heads that comes once in a hundred or less.
 uint32_t opd_dsa_wins_needed(uint32_t pairs);

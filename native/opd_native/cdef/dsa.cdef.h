@@ -45,5 +45,5 @@ struct opd_dsa_crossover {
     double cpu_ns[4][20], device_ns[4][20];
     uint64_t least[4];
 };
-int opd_dsa_cross(struct opd_dsa *dsa, uint64_t most, uint32_t pairs,
+int opd_dsa_cross(struct opd_dsa *dsa, uint32_t ops, uint64_t most, uint32_t pairs,
                   struct opd_dsa_crossover *out);

@@ -87,12 +87,63 @@ def test_an_empty_machine_is_described_too(machine):
     assert not findings["tracefs"].ok
 
 
+def dsa_queue(machine):
+    """A device with one queue that can be used."""
+    folder = "sys/bus/dsa/devices"
+    for name, value in {
+        "dsa0/state": "enabled",
+        "dsa0/pasid_enabled": "1",
+        "dsa0/numa_node": "-1",
+        "wq0.0/state": "enabled",
+        "wq0.0/type": "user",
+        "wq0.0/driver_name": "user",
+        "wq0.0/mode": "shared",
+        "wq0.0/size": "16",
+        "wq0.0/max_transfer_size": "2097152",
+    }.items():
+        machine.write(f"{folder}/{name}", value + "\n")
+    machine.write("dev/dsa/wq0.0")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "line", "detail"),
+    [
+        ("dsa0/state", "disabled", "dsa0 device state", "disabled, not enabled"),
+        ("dsa0/pasid_enabled", "0", "dsa0 SVA", "cannot use a process's addresses"),
+        ("wq0.0/state", "disabled", "wq0.0 queue state", "state is disabled, not enabled"),
+        ("wq0.0/type", "kernel", "wq0.0 type", "type is kernel, not user"),
+        ("wq0.0/driver_name", "dmaengine", "wq0.0 driver", "not user"),
+        ("wq0.0/mode", "", "wq0.0 mode", "not shared or dedicated"),
+        ("wq0.0/size", "0", "wq0.0 size", "no entries"),
+    ],
+)
+def test_what_keeps_a_dsa_queue_off_is_told_by_check(machine, name, value, line, detail):
+    """Each check has its line; the one that failed is also the device's, with its remedy."""
+    dsa_queue(machine)
+    findings = machine.examine()
+    assert findings["DSA"].detail == "1 queue can be used"
+    assert findings[line].ok
+    machine.write(f"sys/bus/dsa/devices/{name}", value + "\n")
+    findings = machine.examine()
+    assert not findings["DSA"].ok
+    assert detail in findings[line].detail
+    assert detail in findings["DSA"].detail
+    assert findings["DSA"].remedy == findings[line].remedy != ""
+
+
+def test_a_dsa_queue_that_may_not_be_opened(machine):
+    """No node in /dev: its line says so."""
+    dsa_queue(machine)
+    (machine.folder / "dev/dsa/wq0.0").unlink()
+    assert "No such file" in machine.examine()["wq0.0 permission"].detail
+
+
 def test_a_machine_with_everything(machine):
     """Files as a root process on bare metal sees them: nothing is off."""
     machine.write("sys/bus/event_source/devices/cpu/type", "4\n")
     machine.write("sys/bus/event_source/devices/ibs_op/type", "10\n")
     machine.write("sys/bus/event_source/devices/ibs_fetch/type", "9\n")
-    machine.write("sys/bus/dsa/devices/dsa0/state", "enabled\n")
+    dsa_queue(machine)
     machine.write("sys/devices/system/cpu/online", "0-1\n")
     machine.write("sys/devices/system/cpu/isolated", "1\n")
     machine.write("sys/devices/system/node/online", "0-1\n")

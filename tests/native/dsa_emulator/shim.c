@@ -39,7 +39,7 @@ void *__wrap_mmap(void *, size_t, int, int, int, off_t);
 void *__wrap_mmap64(void *, size_t, int, int, int, off_t);
 int __wrap_munmap(void *, size_t);
 #else
-#define OURS(name) __attribute__((visibility("default"))) name
+#define OURS(name) name
 #define PLAIN(name, ...) syscall(SYS_##name, __VA_ARGS__)
 #endif
 

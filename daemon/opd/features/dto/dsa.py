@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from opd.errors import OperationFailedError
 from opd.features.dto.implementations import sources_of
-from opd_native.dto import KERNELS, Op
 from opd_native.dsa import NOWHERE, Dsa, DsaUnavailableError, Wait, examine
+from opd_native.dto import KERNELS, Op
 
 if TYPE_CHECKING:
     from opd.features.dto.options import DtoOptions
@@ -78,6 +78,7 @@ class _Offloaded:
         self.layouts = pair.layouts
         self._dsa: list[Dsa | None] = [None, None]
         self._crossed: dict[str, Any] = {}
+        self._before: list[dict[str, int]] = [{}, {}]
         names = sources_of(options).sides()
         for at, functions in enumerate(pair.functions(0)):
             if names[at] not in KERNELS:
@@ -96,10 +97,16 @@ class _Offloaded:
     def _cross(self, at: int, dsa: Dsa) -> None:
         """Measure from which size on the device pays, and have it do those alone."""
         most = min(max(2 * self._options.size, _CROSS_LEAST), _CROSS_MOST)
-        crossed = dsa.cross(most, _PAIRS)[Op[self._options.op.upper()]]
+        crossed = dsa.cross(Op[self._options.op.upper()], most, _PAIRS)
         self._crossed[_SIDES[at]] = told(crossed)
-        where = "at no size measured" if crossed.least == NOWHERE else f"from {crossed.least} bytes"
-        self._run.note(f"{_SIDES[at]}: the device pays {where} on ({crossed.pairs} pairs a size)")
+        where = f"at no size up to {crossed.sizes[-1]} bytes"
+        if crossed.least != NOWHERE:
+            where = f"from {crossed.least} bytes on"
+        self._run.note(f"{_SIDES[at]}: the device pays {where} ({crossed.pairs} pairs a size)")
+        self._before[at] = self._counts(dsa)
+
+    def _counts(self, dsa: Dsa) -> dict[str, int]:
+        return dsa.counts()[Op[self._options.op.upper()]]
 
     def functions(self, layout: int) -> tuple[Functions, Functions]:
         """Baseline and current, the device in front."""
@@ -113,10 +120,12 @@ class _Offloaded:
         """What was compared, and what the device did of it. The run is void when it hung."""
         details = self._pair.details()
         run, options = self._run, self._options
-        for side, dsa in zip(_SIDES, self._dsa, strict=True):
+        for side, dsa, before in zip(_SIDES, self._dsa, self._before, strict=True):
             if dsa is None:
                 continue
-            counts = dsa.counts()[Op[options.op.upper()]]
+            counts = {
+                name: number - before.get(name, 0) for name, number in self._counts(dsa).items()
+            }
             details[f"{side}_dsa"] = {
                 "queues": dsa.queues(),
                 "counts": counts,
@@ -149,21 +158,22 @@ def told(crossed: Crossover) -> dict[str, Any]:
 def in_words(counts: dict[str, int]) -> str:
     """What became of the calls.
 
-    >>> in_words({"calls": 10, "device_bytes": 3, "cpu_bytes": 1, "busy": 2, "small": 0})
-    '10 calls, 75.0 % of their bytes by the device, 2 busy'
+    >>> in_words({"calls": 10, "device_bytes": 3, "cpu_bytes": 1, "busy": 2, "small": 4})
+    '10 calls, 4 too small; of the others 75.0 % of the bytes by the device, 2 busy'
     """
-    total = counts["device_bytes"] + counts["cpu_bytes"]
-    words = [f"{counts['calls']} calls"]
+    words = f"{counts['calls']} calls"
+    small, total = counts["small"], counts["device_bytes"] + counts["cpu_bytes"]
+    if small:
+        words += f", {small} too small"
     if total:
-        words.append(f"{100 * counts['device_bytes'] / total:.1f} % of their bytes by the device")
-    words += [
-        f"{counts[name]} {text}" for name, text in _WHYS.items() if counts.get(name)
-    ]
-    return ", ".join(words)
+        share = 100 * counts["device_bytes"] / total
+        words += "; of the others " if small else ", "
+        words += f"{share:.1f} % of the bytes by the device"
+    whys = [f"{counts[name]} {text}" for name, text in _WHYS.items() if counts.get(name)]
+    return ", ".join([words, *whys])
 
 
 _WHYS = {
-    "small": "too small",
     "near_overlap": "overlap by all but a page",
     "busy": "busy",
     "refused": "without a queue",

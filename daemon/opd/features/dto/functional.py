@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from opd.features.dto.options import DtoOptions
     from opd.probes.measuring import Measuring
     from opd_native.dto import Functions
+    from opd_native.dto_functional import Functional
 
 _SIDES = ("baseline", "current")
 # Where a library begins to offload: what modes.py tells it, and what it does untold.
@@ -45,21 +46,22 @@ def needs(options: DtoOptions) -> Need:
 
 def measure(options: DtoOptions, run: Measuring) -> None:
     """Try both sides; one difference makes the run void, and is told as the case it was."""
+    import os
+
     from opd.features.dto.modes import ENVIRONMENT
     from opd_native.errors import NativeError
-
-    import os
 
     os.environ.update(ENVIRONMENT[options.mode])
     try:
         pair = offloaded(open_pair(sources_of(options), [], tell=run.note), options, run)
         try:
             names = sources_of(options).sides()
-            wrong = [
-                text
+            results = [
+                _side(side, name, functions, options, run)
                 for side, name, functions in zip(_SIDES, names, pair.functions(0), strict=True)
-                if (text := _side(side, name, functions, options, run))
             ]
+            run.sample("cases", sum(one.cases for one in results))
+            run.sample("differences", sum(one.differences for one in results))
             run.detail("implementations", pair.details())
         finally:
             pair.close()
@@ -67,14 +69,19 @@ def measure(options: DtoOptions, run: Measuring) -> None:
         run.void(str(error))
     except OpdError as error:
         run.void(error.message)
+    wrong = [
+        f"{side} {name} differs from libc: {one.first}"
+        for side, name, one in zip(_SIDES, names, results, strict=True)
+        if one.differences
+    ]
     if wrong:
         run.void("; ".join(wrong))
 
 
 def _side(
     side: str, name: str, functions: Functions, options: DtoOptions, run: Measuring
-) -> str:
-    """One side's cases; the first difference in words, or nothing."""
+) -> Functional:
+    """One side's cases, told."""
     from opd_native.dto import Op
     from opd_native.dto_functional import functional
 
@@ -96,6 +103,4 @@ def _side(
     run.detail(f"{side}_cases", result._asdict())
     run.note(f"{side}: {name}: {result.cases} cases, {result.differences} differences from libc")
     run.progress(at + 1, len(_SIDES))
-    if not result.differences:
-        return ""
-    return f"{side} {name} differs from libc: {result.first}"
+    return result

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from opd.errors import OperationFailedError
 from opd.features.declared import Feature, Metric, Need, Probe
+from opd.features.dto import functional
 from opd.features.dto.cells import cpu_of, pages_of
+from opd.features.dto.dsa import check_device
 from opd.features.dto.implementations import Sources, check, runs_code, sources_of
 from opd.features.dto.measure import measure
-from opd.features.dto.modes import check_mode
 from opd.features.dto.options import DtoOptions
 from opd.features.dto.suite import SUITES
 from opd.features.dto.tables import as_dto, write_files
@@ -19,6 +20,8 @@ from opd.probes.room import cpus_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from opd.probes.measuring import Measuring
 
 METRICS = (
     Metric(name="baseline_ns", unit="ns", better="neither", summary="an operation of the baseline"),
@@ -36,15 +39,19 @@ METRICS = (
         better="neither",
         summary="of the permutation of the four arms, each iteration",
     ),
+    Metric(name="cases", unit="count", better="neither", summary="tried by suite=functional"),
+    Metric(name="differences", unit="count", summary="from libc, of these cases"),
 )
 
 
 def needs(options: DtoOptions) -> Need:
     """What it takes; what is not there is refused, with what is there instead."""
+    if options.what == "answers":
+        return functional.needs(options)
     cpu_of(options, cpus_of(options))
     missing = ""
     try:
-        check_mode(options.mode)
+        check_device(options)
         pages_of(options)
     except OperationFailedError as error:
         missing = str(error)
@@ -60,10 +67,20 @@ def _prepare(all_options: Sequence[DtoOptions], tell: Callable[[str], None]) -> 
     """Build and try all that is compared, each once."""
     needed: dict[Sources, set[str]] = {}
     for options in all_options:
-        needed.setdefault(sources_of(options), set()).add(options.op)
+        operations = needed.setdefault(sources_of(options), set())
+        if options.what == "times":
+            operations.add(options.op)
     for sources, operations in needed.items():
         if runs_code(sources):
             prepare(sources, sorted(operations), tell)
+
+
+def measure_any(options: DtoOptions, run: Measuring) -> None:
+    """Times, or answers, as asked."""
+    if options.what == "answers":
+        functional.measure(options, run)
+    else:
+        measure(options, run)
 
 
 DTO = Probe(
@@ -71,7 +88,7 @@ DTO = Probe(
     summary="memcpy, memmove, memset, memcmp: two implementations compared, with a verdict",
     options=DtoOptions,
     metrics=METRICS,
-    measure=measure,
+    measure=measure_any,
     needs=needs,
     suites=SUITES,
     texts={"dto": as_dto},

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from opd.errors import OpdError
 from opd.features.dto import cells, frequency
+from opd.features.dto.dsa import offloaded
 from opd.features.dto.implementations import layouts_of, open_pair, sources_of
 from opd.features.dto.modes import ENVIRONMENT
 from opd.stats.bootstrap import autocorrelation
@@ -21,7 +22,7 @@ from opd_native.errors import NativeError
 
 if TYPE_CHECKING:
     from opd.features.dto.cells import Amount
-    from opd.features.dto.implementations import Pair
+    from opd.features.dto.dsa import Pairing
     from opd.features.dto.options import DtoOptions
     from opd.probes.measuring import Measuring
     from opd.stats.verdict import Verdict
@@ -45,7 +46,9 @@ def measure(options: DtoOptions, run: Measuring) -> None:
     os.environ.update(ENVIRONMENT[options.mode])
     try:
         cpu = cells.cpu_of(options, run.cpus)
-        pair = open_pair(sources_of(options), [options.op], layouts=layouts_of(options))
+        pair = offloaded(
+            open_pair(sources_of(options), [options.op], layouts=layouts_of(options)), options, run
+        )
         asked = frequency.wanted(cpu, options.perf_core_freq_mhz, options.perf_uncore_freq_mhz)
         held = frequency.hold(asked, run.note)
         try:
@@ -65,7 +68,7 @@ def measure(options: DtoOptions, run: Measuring) -> None:
 class _Measurement:
     """A cell between its first round and its verdict."""
 
-    def __init__(self, options: DtoOptions, run: Measuring, cpu: int, pair: Pair) -> None:
+    def __init__(self, options: DtoOptions, run: Measuring, cpu: int, pair: Pairing) -> None:
         self._options = options
         self._run = run
         self._pair = pair

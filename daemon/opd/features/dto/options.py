@@ -150,9 +150,57 @@ class DtoOptions(ProbeOptions, frozen=True, kw_only=True, forbid_unknown_fields=
         int, about("1: as cold=1, 0: as cold=0; -1: as cold says.", ge=-1, le=1)
     ] = _NOT_GIVEN
     results_dir: Annotated[str, about("Where distributions.csv is to be written.")] = ""
+    what: Annotated[
+        Literal["times", "answers"],
+        about(
+            "times: one cell is measured; answers: both sides' four functions are tried beside"
+            " libc's (suite=functional)."
+        ),
+    ] = "times"
+    threshold: Annotated[
+        int,
+        about(
+            "answers: the size around which to try more; 0: where a library begins to offload.",
+            ge=0,
+            le=1 << 30,
+            unit=SIZE,
+        ),
+    ] = 0
+    largest: Annotated[
+        int,
+        about(
+            "answers: the largest size tried; 0: four times the threshold, at least 256 KiB.",
+            ge=0,
+            le=1 << 32,
+            unit=SIZE,
+        ),
+    ] = 0
+    threads: Annotated[int, about("answers: threads that try at once.", ge=1, le=64)] = 4
+    random_cases: Annotated[
+        int,
+        about("answers: cases drawn by each thread, signal handler, child.", ge=1, le=1_000_000),
+    ] = 200
+    queues: Annotated[
+        tuple[str, ...], about("dsa: names of queues to use, such as wq0.0; none: all.")
+    ] = ()
+    wait: Annotated[
+        Literal["busypoll", "yield", "umwait", "tpause"],
+        about("dsa: how a completion is waited for; the last two need a CPU with WAITPKG."),
+    ] = "busypoll"
+    near: Annotated[bool, about("dsa: take queues of the CPU's own node first.")] = False
+    dsa_timeout: Annotated[
+        float,
+        about(
+            "dsa: seconds after which a device that does not complete is given up.",
+            ge=0.001,
+            le=600,
+        ),
+    ] = 2.0
 
     def __post_init__(self) -> None:
         """Refuse what does not go together."""
+        if 0 < self.largest < 64 or 0 < self.largest < self.threshold:
+            raise ValueError(f"largest={self.largest}: 64 or more, and not below the threshold")
         if self.overlap and self.op != "memmove":
             raise ValueError(
                 f"overlap={self.overlap}: buffers of {self.op} may not overlap; only memmove's may"

@@ -133,7 +133,17 @@ def _spellings(size: int) -> set[str]:
     return found
 
 
+def _functional(given: Mapping[str, str]) -> list[tuple[str, str]]:
+    words = {"what": "answers", **given}
+    return [("functional", ",".join(f"{key}={text}" for key, text in words.items()))]
+
+
 SUITES: dict[str, str | Suite] = {
+    "functional": Suite(
+        summary="every answer of both sides beside libc's",
+        members=_functional,
+        labels=("functional",),
+    ),
     "perf": Suite(
         summary="the 17 benchmarks in each mode with both kinds of pages",
         members=_perf,

@@ -34,14 +34,28 @@ _DASHES = "  ------------- --------- ---------   --------- -------- -----   ----
 
 def as_dto(results: list[dict[str, Any]]) -> str:
     """Both kinds of tables; a void result says why in place of its numbers."""
+    answers = [line for one in results for line in _answers(one)]
+    results = [one for one in results if one["parameters"].get("what") != "answers"]
     if not results:
-        return ""
-    lines = [*_head(results), ""]
+        return "\n".join([*answers, ""]) if answers else ""
+    lines = [*answers, *_head(results), ""]
     pages = [page for page in PAGES if any(_page(one) == page for one in results)]
     for page in pages:
         lines += _details(page, [one for one in results if _page(one) == page])
     lines += _speedups(pages, results)
     return "\n".join([*lines, *_end(results), ""])
+
+
+def _answers(result: dict[str, Any]) -> list[str]:
+    """Lines of a functional run: cases of each side, and the case that differs."""
+    if result["parameters"].get("what") != "answers":
+        return []
+    lines = [
+        f"functional {side}: {told['cases']} cases, {told['differences']} differences"
+        for side in ("baseline", "current")
+        if (told := result["details"].get(f"{side}_cases"))
+    ]
+    return [*lines, *([f"FAIL: {result['void']}"] if result["void"] else [])]
 
 
 def gate_result(result: dict[str, Any]) -> str:

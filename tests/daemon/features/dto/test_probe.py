@@ -204,13 +204,10 @@ def test_pages_of_2_mib_are_those_there_are(monkeypatch):
         cells.pages_of(options)
 
 
-def test_offload_says_what_is_missing(tmp_path):
-    """Without the bus of DSA both modes are unavailable."""
-    for mode in ("dsa", "dsa_auto"):
-        with pytest.raises(OperationFailedError, match=r"unavailable: .*gone is not there"):
-            modes.check_mode(mode, tmp_path / "gone")
-    modes.check_mode("cpu", tmp_path / "gone")
+def test_a_library_is_told_its_mode():
+    """By the variables that it reads."""
     assert modes.ENVIRONMENT["stdc"] == {"DTO_USESTDC_CALLS": "1"}
+    assert modes.ENVIRONMENT["dsa"]["DTO_AUTO_ADJUST_KNOBS"] == "0"
 
 
 def test_implementations_by_name():
