@@ -153,13 +153,13 @@ def _cells_with_more() -> list[_Cell]:
     lines = f"memory=8m,line=8,{_QUICK_FAULTS}"
     work = f"chain=16k,{_QUICK_CHASE}"
     return [
-        _Cell("pft, more lines a page", "pft", lines, f"{lines},cachelines=100"),
+        _Cell("pft, more lines a page", "pft", lines, f"{lines},cachelines=512"),
         _Cell("pchase, more work a step", "pchase", f"{work},work=200", f"{work},work=210"),
         _Cell(
             "pchase, a larger chain",
             "pchase",
             f"chain=32k,page=0,{_QUICK_CHASE}",
-            f"chain={(32 << 10) + 128},page=0,{_QUICK_CHASE}",
+            f"chain={(32 << 10) + 64},page=0,{_QUICK_CHASE}",
         ),
     ]
 
