@@ -11,6 +11,7 @@
 #include <sys/prctl.h>
 #include <sys/shm.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "pft_private.h"
@@ -192,6 +193,13 @@ write_all(char *at, size_t length, size_t page)
         *(volatile char *)at = 'w';
 }
 
+static void
+read_all(char *at, size_t length, size_t page)
+{
+    for (char *end = at + length; at < end; at += page)
+        (void)*(volatile char *)at;
+}
+
 // A huge page is taken only where no page table stands yet. One that does, and is
 // empty, leaves the kernel the folios that fit below it.
 static int
@@ -226,6 +234,26 @@ none_resident(char *slice, size_t length, size_t page, char *reason)
     return 0;
 }
 
+static int
+page_out(char *slice, size_t length, size_t page, char *reason)
+{
+    enum { ROUNDS = 20, WRITING_NS = 20000000 };
+    write_all(slice, length, page);
+    for (int round = 0;; round++) {
+        if (madvise(slice, length, MADV_PAGEOUT))
+            return pft_fail(reason, errno, "MADV_PAGEOUT");
+        int rc = none_resident(slice, length, page, reason);
+        if (rc == 0 || round == ROUNDS)
+            return rc;
+        // While a copy is written to a disk its page stays in the swap cache, and
+        // is not looked at again. Read back when that is done it is clean, and
+        // goes at once.
+        struct timespec time = {.tv_nsec = WRITING_NS};
+        nanosleep(&time, NULL);
+        read_all(slice, length, page);
+    }
+}
+
 int
 pft_prepare(struct opd_pft *pft, char *slice, char *reason)
 {
@@ -234,8 +262,7 @@ pft_prepare(struct opd_pft *pft, char *slice, char *reason)
         return tables_only(slice, length, reason);
     switch (pft->options.prepare) {
     case OPD_PFT_READ_FIRST:
-        for (char *at = slice; at < slice + length; at += page)
-            (void)*(volatile char *)at;
+        read_all(slice, length, page);
         return 0;
     case OPD_PFT_WRITE_FIRST:
     case OPD_PFT_FORKED:
@@ -258,10 +285,7 @@ pft_prepare(struct opd_pft *pft, char *slice, char *reason)
             return pft_fail(reason, errno, "dropping the file from the page cache");
         return none_resident(slice, length, page, reason);
     case OPD_PFT_PAGED_OUT:
-        write_all(slice, length, page);
-        if (madvise(slice, length, MADV_PAGEOUT))
-            return pft_fail(reason, errno, "MADV_PAGEOUT");
-        return none_resident(slice, length, page, reason);
+        return page_out(slice, length, page, reason);
     default:
         return 0;
     }

@@ -180,3 +180,4 @@ IN_KERNEL = frozenset(
 RESOLVED = frozenset((Prepare.USERFAULTFD, Prepare.USERFAULTFD_MINOR, Prepare.USERFAULTFD_WP))
 # What locks its memory.
 LOCKED = frozenset(["mlock", "mlock_onfault"])
+HUGETLB = frozenset((Pages.HUGETLB_2M, Pages.HUGETLB_1G))

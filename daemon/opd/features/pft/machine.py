@@ -114,9 +114,16 @@ def folio_sizes(sys: Path = _SYS) -> dict[int, bool]:
     return dict(sorted(found.items()))
 
 
-def _check_swap() -> None:
-    if len((_PROC / "swaps").read_text(encoding="ascii").splitlines()) < 2:
+def check_swap(memory: int, proc: Path = _PROC) -> None:
+    """OperationFailedError: no swap, or less free than the bytes of memory."""
+    if len((proc / "swaps").read_text(encoding="ascii").splitlines()) < 2:
         raise OperationFailedError("kind=swap_in: this machine has no swap", hint="see swapon(8)")
+    for line in (proc / "meminfo").read_text(encoding="ascii").splitlines():
+        if line.startswith("SwapFree:") and (free := int(line.split()[1]) << 10) < memory:
+            raise OperationFailedError(
+                f"kind=swap_in pages out {memory} bytes, and {free} of swap are free",
+                hint="ask for less memory",
+            )
 
 
 def _check_file_size(options: PftOptions, memory: int) -> None:
@@ -175,7 +182,7 @@ def needs(options: PftOptions) -> Need:
     elif kind.pages is Pages.FOLIO:
         check_folio(options.folio)
     if kind.prepare is Prepare.PAGED_OUT:
-        _check_swap()
+        check_swap(memory)
     if kind.backing in (Backing.FILE, Backing.MEMFD):
         _check_file_size(options, memory)
     if kind.backing is Backing.FILE:

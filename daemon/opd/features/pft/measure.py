@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from opd.features.pft.kinds import KINDS
+from opd.features.pft.kinds import HUGETLB, KINDS
 from opd.features.pft.nodes import cpus_on
 from opd.features.pft.remarks import check_count, remark, remark_nodes, remark_still, still_ns
 from opd_native.pft import FaultRunError, FaultTest, Policy, Touch, bin_low
@@ -53,7 +53,8 @@ def fault_test(options: PftOptions, cpus: Sequence[int], *, pages_each: int = 0)
         prepare=kind.prepare,
         touch=touch,
         shared=kind.shared,
-        multimap=options.multimap,
+        # Pages of hugetlb are reserved for the process that maps them.
+        multimap=options.multimap or (bool(options.processes) and kind.pages in HUGETLB),
         packed=options.packed,
         lines=options.cachelines,
         line_bytes=line_bytes(options),

@@ -15,11 +15,12 @@ from opd.features.options import read_options, texts
 from opd.features.pft import machine, nodes, remarks
 from opd.features.pft.hooks import METRICS, PFT
 from opd.features.pft.kinds import IN_KERNEL, ONE_EACH
-from opd.features.pft.measure import measure, quantile_of
+from opd.features.pft.measure import fault_test, measure, quantile_of
 from opd.features.pft.options import PftOptions
 from opd.features.pft.original import HEADER, as_agr, as_pft
 from opd.probes.measuring import WHOLE, Measuring, VoidRunError
 from opd.probes.wire import Detail, Note, Samples
+from opd_native.pft import FaultRunError
 
 PAGE = os.sysconf("SC_PAGESIZE")
 SMALL = 2 << 20
@@ -302,6 +303,34 @@ def test_stats_say_what_the_last_run_was():
     assert own["last_options"] == f"memory={SMALL},threads=2,repeats=2,latency=false"
     assert own["last_faults"] == 2 * SMALL // PAGE
     assert own["last_faults_per_page"] == 1.0
+
+
+def test_swap_that_is_not_there_is_refused(tmp_path):
+    """None at all, or too little of it."""
+    header = "Filename Type Size Used Priority\n"
+    (tmp_path / "swaps").write_text(header)
+    (tmp_path / "meminfo").write_text("SwapTotal: 100 kB\nSwapFree: 64 kB\n")
+    with pytest.raises(OperationFailedError, match="no swap"):
+        machine.check_swap(4096, tmp_path)
+    (tmp_path / "swaps").write_text(header + "/swap file 100 36 -2\n")
+    machine.check_swap(64 << 10, tmp_path)
+    with pytest.raises(OperationFailedError, match="65537 bytes, and 65536 of swap are free"):
+        machine.check_swap((64 << 10) + 1, tmp_path)
+
+
+def test_processes_map_pages_of_hugetlb_themselves():
+    """The kernel reserves them for who maps them: a child would find none."""
+    for options, expected in (
+        (PftOptions(kind="hugetlb_2m", processes=2), 0),
+        (PftOptions(kind="hugetlb_2m", threads=2), None),
+    ):
+        try:
+            repeat = fault_test(options, (0,), pages_each=512).repeat()
+        except FaultRunError as error:
+            assert "hugetlb" in str(error)  # noqa: PT017 - none are reserved here
+            continue
+        # Memory that workers map themselves is not unmapped in one piece.
+        assert (repeat.unmap_ns == 0) == (expected == 0)
 
 
 def test_needs_count_copies_and_locks():
