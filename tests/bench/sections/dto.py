@@ -87,10 +87,17 @@ class _Bench:
                 key = f"planted.{'cold' if cold else 'warm'}.{planted:g}"
                 self._row(what, key, f"size=64k,cold={cold},inject={planted:g}", count)
         self._end()
-        self._title = "Small operations, warm, libc against libc"
+        self._title = "Small operations, warm: the same against itself"
         small: list[_Cell] = []
-        for size in _SMALL:
-            small += self._row(size, f"small.{size}", f"size={size}", self._count(48, 2))
+        count = self._count(48, 2)
+        with builder() as loads:
+            flags = ("-O2", "-ffreestanding", "-fno-tree-loop-distribute-patterns", "-c")
+            library = loads.build("copies.c", *flags, name="copies.o")
+            both = f"baseline={library},current={library}"
+            for size in _SMALL:
+                small += self._row(f"{size}, libc", f"small.{size}.libc", f"size={size}", count)
+                what = f"{size}, a build linked twice, in 8 layouts"
+                small += self._row(what, f"small.{size}.linked", f"size={size},{both}", count)
         self._end()
         self._whole("small", small)
 

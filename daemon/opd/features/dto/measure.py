@@ -17,7 +17,7 @@ from opd.features.dto.modes import ENVIRONMENT
 from opd.stats.bootstrap import autocorrelation
 from opd.stats.samples import contrast
 from opd.stats.verdict import judge, percent
-from opd_native.dto import Arm, Cell, DtoError, Op, blocks_of, quantum_of
+from opd_native.dto import Arm, Cell, DtoError, Op, Pages, blocks_of, quantum_of
 from opd_native.errors import NativeError
 
 if TYPE_CHECKING:
@@ -78,11 +78,12 @@ class _Measurement:
         self._judging = 0.0
         if len(run.cpus) and cpu != 1 and options.perf_cpu < 0:
             run.note(f"measured on CPU {cpu}: CPU 1 is not allowed")
+        self._pages = cells.pages_of(options)
         self._cell = Cell(
             *pair.functions(0),
             op=Op[options.op.upper()],
             size=options.size,
-            pages=cells.pages_of(options),
+            pages=self._pages,
             cold=options.is_cold,
             pf=options.pf,
             source_offset=options.source_offset,
@@ -129,7 +130,7 @@ class _Measurement:
         if self._options.is_cold and facts.flush != "clflushopt":
             run.note(f"caches are flushed by {facts.flush}: this CPU has no clflushopt")
         if self._options.page == "2m":
-            kind = "hugetlb" if facts.huge_bytes == facts.bytes else "transparent huge pages"
+            kind = "hugetlb" if self._pages is Pages.HUGETLB_2M else "transparent huge pages"
             share = 100 * facts.huge_bytes / facts.bytes
             run.note(f"page=2m: {kind}; {share:.0f} % of the buffers are in huge pages")
 
