@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 RESAMPLES = 2000
 SEED = 20_071_101
 TRIM = 0.2
+# Standard errors from the middle of which 2,000 draws still tell.
+_RESOLVED = 3.0
 BLOCK_PAIRS = 250
 # Of all processes; more say no more, and cost time.
 BLOCKS_MOST = 3000
@@ -32,12 +34,17 @@ Groups = list[list[float]]
 
 
 class Resampled(msgspec.Struct, frozen=True):
-    """An estimate, and what it came to when processes and blocks were drawn anew (ascending)."""
+    """An estimate, and what it came to when processes and blocks were drawn anew (ascending).
+
+    ``freedom``: degrees of it, by Satterthwaite: where processes differ more
+    than their blocks do, those count that there are processes.
+    """
 
     estimate: float
     draws: list[float]
     n: int
     processes: int
+    freedom: float
 
     def bound(self, share: float) -> float:
         """The one-sided bound that the truth is below with probability ``share``.
@@ -47,8 +54,12 @@ class Resampled(msgspec.Struct, frozen=True):
         """
         if self.n < 2:
             return math.copysign(math.inf, share - 0.5)
-        wide = student_quantile(share, self.n - 1) * math.sqrt(self.n / (self.n - 1))
-        return quantile(self.draws, normal_cdf(wide))
+        wide = student_quantile(share, self.freedom) * math.sqrt(1 + 1 / self.freedom)
+        if abs(wide) <= _RESOLVED:
+            return quantile(self.draws, normal_cdf(wide))
+        # So far out are too few draws: on as far again as the last that tell.
+        last = quantile(self.draws, normal_cdf(math.copysign(_RESOLVED, wide)))
+        return self.estimate + (last - self.estimate) * abs(wide) / _RESOLVED
 
     @property
     def error(self) -> float:
@@ -57,7 +68,7 @@ class Resampled(msgspec.Struct, frozen=True):
             return math.inf
         mean = math.fsum(self.draws) / len(self.draws)
         square = math.fsum((x - mean) ** 2 for x in self.draws) / (len(self.draws) - 1)
-        return math.sqrt(square * self.n / (self.n - 1))
+        return math.sqrt(square * (1 + 1 / self.freedom))
 
     def p_above(self, margin: float) -> float:
         """How likely an estimate so high is, were the truth ``margin`` or less."""
@@ -66,7 +77,7 @@ class Resampled(msgspec.Struct, frozen=True):
             return 1.0
         if error == 0.0:
             return 0.0 if self.estimate > margin else 1.0
-        return student_cdf((margin - self.estimate) / error, self.n - 1)
+        return student_cdf((margin - self.estimate) / error, self.freedom)
 
 
 def log_ratios(before: Sequence[float], after: Sequence[float]) -> list[float]:
@@ -117,7 +128,26 @@ def resample(groups: Groups, *, resamples: int = RESAMPLES, seed: int = SEED) ->
     groups = [thinned(group, max(2, BLOCKS_MOST // len(groups))) for group in groups]
     draws = native.resample(groups, trim=TRIM, seed=seed, resamples=resamples)
     pooled = [block for group in groups for block in group]
-    return Resampled(trimmed_mean(pooled), draws, len(pooled), len(groups))
+    freedom = _freedom(groups, len(pooled))
+    return Resampled(trimmed_mean(pooled), draws, len(pooled), len(groups), freedom)
+
+
+def _freedom(groups: Groups, n: int) -> float:
+    """Of the variance between the groups' means and that within groups, as they are drawn."""
+    count = len(groups)
+    if count < 2 or n == count:
+        return max(n - 1.0, 1.0)
+    means = [math.fsum(group) / len(group) for group in groups]
+    middle = math.fsum(means) / count
+    between = math.fsum((mean - middle) ** 2 for mean in means) / (count - 1) / count
+    square = math.fsum(
+        (block - mean) ** 2 for group, mean in zip(groups, means, strict=True) for block in group
+    )
+    within = square / (n - count) / n
+    if between + within == 0.0:
+        return n - 1.0
+    parts = between**2 / (count - 1) + within**2 / (n - count)
+    return (between + within) ** 2 / parts
 
 
 def thinned(blocks: list[float], most: int = BLOCKS_MOST) -> list[float]:

@@ -131,7 +131,7 @@ def more_needed(found: Resampled, margins: Margins) -> int:
     The interval shrinks as the root of their number; it has to leave either
     margin.
     """
-    half = student_quantile(1 - _ALPHA_WORSE / LOOKS_MOST, max(found.n - 1, 1)) * found.error
+    half = student_quantile(1 - _ALPHA_WORSE / LOOKS_MOST, found.freedom) * found.error
     room = max(found.estimate - margins.low, margins.high - found.estimate)
     if found.n < 2 or room <= 0.0 or math.isinf(half):
         return max(found.n, 1)

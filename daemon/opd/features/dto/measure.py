@@ -46,9 +46,11 @@ def measure(options: DtoOptions, run: Measuring) -> None:
     os.environ.update(ENVIRONMENT[options.mode])
     try:
         cpu = cells.cpu_of(options, run.cpus)
-        pair = offloaded(
-            open_pair(sources_of(options), [options.op], layouts=layouts_of(options)), options, run
-        )
+        layouts = layouts_of(options)
+        if layouts > 1:
+            layouts <<= options.looks - 1  # each look has new ones, as far as there are
+        plain = open_pair(sources_of(options), [options.op], layouts=layouts)
+        pair = offloaded(plain, options, run)
         asked = frequency.wanted(cpu, options.perf_core_freq_mhz, options.perf_uncore_freq_mhz)
         held = frequency.hold(asked, run.note)
         try:
@@ -72,7 +74,8 @@ class _Measurement:
         self._options = options
         self._run = run
         self._pair = pair
-        self._layouts = pair.layouts
+        self._layouts = min(pair.layouts, layouts_of(options))
+        self._fresh = range(self._layouts)  # of this look
         self._cpu = cpu
         self._began = time.monotonic()
         self._judging = 0.0
@@ -161,11 +164,15 @@ class _Measurement:
             if verdict.result != "UNDECIDED":
                 break
             rounds *= 2
+            if self._layouts > 1:
+                used = self._fresh.stop
+                most = min(2 * used, self._pair.layouts)
+                self._fresh = range(used, most) if most > used else range(most)
         return verdict
 
     def _one(self, amount: Amount) -> None:
         """One round: measured, told, taken apart."""
-        layout = self._done % self._layouts
+        layout = self._fresh[self._done % len(self._fresh)]
         if self._layouts > 1:
             self._cell.exchange(*self._pair.functions(layout))
         taken = self._cell.round(amount.iterations)
@@ -216,7 +223,7 @@ class _Measurement:
                 "rounds": self._done,
                 "look": verdict.look,
                 "iterations_in_all": self._iterations,
-                "layouts": self._layouts,
+                "layouts": self._layouts_used(),
                 "quantum_ticks": quantum,
                 "seconds": self._seconds,
                 "judging_seconds": self._judging,
@@ -224,7 +231,7 @@ class _Measurement:
                 "faults": self._faults,
             },
         )
-        run.detail("implementations", self._pair.details())
+        run.detail("implementations", self._pair.details() | {"layouts": self._layouts_used()})
         if self._turns:
             added_ns = statistics.fmean(ticks for ticks, _share in self._added) / per_ns
             percent_more = 100 * statistics.fmean(share for _ticks, share in self._added)
@@ -261,12 +268,16 @@ class _Measurement:
             }
         )
 
+    def _layouts_used(self) -> int:
+        return len(self._effects) if self._layouts > 1 else 1
+
     def _spread(self, found: Any, kept: int) -> dict[str, Any]:
         """What else says how still the machine held: for information."""
         groups = [self._effects[key] for key in sorted(self._effects)]
         means = [statistics.fmean(group) for group in groups]
+        rests = [block - mean for group, mean in zip(groups, means, strict=True) for block in group]
         return {
-            "autocorrelation": autocorrelation([block for group in groups for block in group]),
+            "autocorrelation": autocorrelation(rests),
             "group_sd_percent": 100 * statistics.stdev(means) if len(means) > 1 else None,
             "outlier_share": (found.before_outliers + found.after_outliers) / (2 * kept),
             "baseline_modes": found.before_modes,
