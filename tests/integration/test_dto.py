@@ -107,6 +107,11 @@ def test_a_suite_writes_its_files(tmp_path):
     kept = json.loads(opctl(tmp_path, "probe", "show", "2", "--format", "json").stdout)
     assert kept["verdict"]["gating"] is True
     assert kept["parameters"]["results_dir"] == ""
+    drawn = opctl(tmp_path, "probe", "show", "1", "2", "--plot", "page.html")
+    assert drawn.returncode == 0, drawn.stderr
+    page = (tmp_path / "page.html").read_text()
+    for kind in ("density", "violin", "ecdf"):
+        assert f"memcpy_16k stdc, 4k pages: {kind}" in page
     again = opctl(tmp_path, "probe", "show", "1", "--format", "dto")
     assert "A/B Results — 4KB pages" in again.stdout
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opd.cli import output
-from opd.errors import UsageError
+from opd.errors import UnknownNameError, UsageError
 from opd.features.arguments import escape, parse_pairs, split, unescape
 
 if TYPE_CHECKING:
@@ -38,6 +38,25 @@ def _whole(item: str) -> str:
     if text in (".", "..") or text.startswith(("./", "../")):
         return escape(os.path.abspath(text))  # noqa: PTH100 - no links followed
     return item
+
+
+def local_measure(text: str) -> str:
+    """``PROBE:OPTIONS`` with paths made whole; a number of a run as it is."""
+    probe, colon, options = text.partition(":")
+    return f"{probe}:{local_words(options)[0]}" if colon else text
+
+
+def own_pictures(one: dict[str, Any], columns: Sequence[dict[str, Any]]) -> list[Any]:
+    """The pictures that the run's probe draws itself; none of a probe that is not here."""
+    from opd.features.registry import Registry
+    from opd.probes.plan import find_probe
+
+    try:
+        draw = find_probe(Registry(), one["probe"]).pictures
+    except UnknownNameError:
+        return []
+    by_name = {(column["metric"], column["worker"]): column["values"] for column in columns}
+    return draw(one, by_name) if draw is not None and not one["void"] else []
 
 
 def write(results: Sequence[dict[str, Any]], directory: str, source: Any) -> None:

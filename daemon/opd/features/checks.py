@@ -122,9 +122,9 @@ def _check_texts(probe: Probe, where: str) -> None:
         for name, suite in probe.suites.items()
     ):
         raise NonsenseError(f"{where}: suites are texts of options by name, or each a Suite")
-    calls = (probe.runs_code, probe.prepare, *((probe.files,) if probe.files else ()))
-    if not all(map(callable, calls)):
-        raise NonsenseError(f"{where}: runs_code, prepare and files are functions")
+    optional = [one for one in (probe.files, probe.pictures) if one is not None]
+    if not all(map(callable, (probe.runs_code, probe.prepare, *optional))):
+        raise NonsenseError(f"{where}: runs_code, prepare, files and pictures are functions")
     if not isinstance(probe.texts, dict) or not all(
         _is_text(name) and callable(make) for name, make in probe.texts.items()
     ):

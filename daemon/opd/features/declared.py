@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from opd.probes.measuring import Measuring
 
-    Samples = Callable[[dict[str, Any]], dict[tuple[str, int], Sequence[float]]]
+    Columns = Mapping[tuple[str, int], Sequence[float]]
+    Samples = Callable[[dict[str, Any]], Columns]
     Files = Callable[[list[dict[str, Any]], Samples, Path, Callable[[str], None]], None]
 
 U64_MOST = (1 << 64) - 1
@@ -157,11 +158,21 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
 
     ``needs(options)`` says what it will take. It raises UsageError for what
     this machine does not have (a node, huge pages), naming what there is.
-    ``sets_fifo``: measure sees to ``fifo`` itself. ``suites``: texts of options
-    by name, which ``suite=NAME`` stands for. ``texts``: other forms of output
-    by name (``--format NAME``): a function from the results, maps as
+    ``sets_fifo``: measure sees to ``fifo`` itself. ``suites``: by name texts of
+    options, which ``suite=NAME`` stands for, or a Suite. ``texts``: other forms
+    of output by name (``--format NAME``): a function from the results, maps as
     docs/probes.md has them, to text. ``examples``: texts of options, each quick to
     measure, that together name every option: what ``make bench ARGS=options`` runs.
+
+    ``runs_code(options)``: what code of the asker's it runs, in words, "" when
+    none: then opd runs it as the asker, or not at all, and before anything is
+    measured calls ``prepare(all_options, tell)`` once, in a process of its own,
+    which raises OpdError for what cannot be; ``tell(words)`` says how far it is.
+    ``files(results, samples, directory, say)`` writes the files of
+    ``results_dir=DIRECTORY``, as the one who asked: ``samples(result)`` gives
+    the raw ones by (metric, worker), ``say(words)`` tells what was left out.
+    ``pictures(result, samples)`` are drawn of a kept run beside those that opd
+    draws of any (opd.probes.pictures.Picture).
     """
 
     name: str
@@ -175,9 +186,8 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     texts: dict[str, Callable[[list[dict[str, Any]]], str]] = {}
     runs_code: Callable[[Any], str] = _runs_nothing
     prepare: Callable[[Sequence[Any], Callable[[str], None]], None] = _prepares_nothing
-    files: Callable[[list[dict[str, Any]], Samples, Path, Callable[[str], None]], None] | None = (
-        None
-    )
+    files: Files | None = None
+    pictures: Callable[[dict[str, Any], Columns], list[Any]] | None = None
     examples: tuple[str, ...] = ()
 
 

@@ -100,10 +100,11 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
+    from opd.cli import probefiles
     from opd.probes.results import status_of
     from opd.query.probes import number_of
 
-    a, b = arguments.words
+    a, b = map(probefiles.local_measure, arguments.words)
     params = {"a": a, "b": b}
     for name in ("metric", "rounds", "processes"):
         if (value := getattr(arguments, name)) is not None:
@@ -195,14 +196,18 @@ def _plot(arguments: argparse.Namespace) -> int:
         raise UsageError(
             f"--plot {arguments.plot}: expected a name that ends in .html, .svg or .png"
         )
-    results, samples = [], []
+    from opd.cli import probefiles
+
+    results, samples, own = [], [], []
     with asking.open_source(arguments) as source:
         for word in arguments.words:
             answer = source.call("probe_show", {"id": _number(word), "samples": True})
             columns = _columns(answer["samples"])
             samples.append({c["metric"]: c["values"] for c in columns if c["worker"] == -1})
             results.append(answer)
-    pictures = pictures_of(results, samples)
+            own += probefiles.own_pictures(answer, columns)
+    # A probe's own first: PNG has room for so many.
+    pictures = [*own, *pictures_of(results, samples)]
     if not pictures:
         raise UsageError("there is nothing to draw: these runs have too few samples")
     title = f"{results[0]['probe']} on {results[0]['machine'].get('host', 'this machine')}"

@@ -12,6 +12,7 @@ from opd.features.dto.dsa import check_device
 from opd.features.dto.implementations import Sources, check, runs_code, sources_of
 from opd.features.dto.measure import measure
 from opd.features.dto.options import DtoOptions
+from opd.features.dto.pictures import pictures_of_run
 from opd.features.dto.suite import SUITES
 from opd.features.dto.tables import as_dto, write_files
 from opd.features.dto.trying import prepare
@@ -95,6 +96,7 @@ DTO = Probe(
     runs_code=_runs_code,
     prepare=_prepare,
     files=write_files,
+    pictures=pictures_of_run,
 )
 
 

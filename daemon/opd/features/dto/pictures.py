@@ -61,6 +61,11 @@ def write_pictures(
                     say(f"pictures are SVG only: {error.message}")
 
 
+def pictures_of_run(one: dict[str, Any], columns: Any) -> list[Picture]:
+    """All three of a run."""
+    return [picture for kind in KINDS for picture in pictures_of_cell(one, columns, kind)]
+
+
 def pictures_of_cell(one: dict[str, Any], columns: Any, kind: str) -> list[Picture]:
     """The two distributions of a run as one picture; none without samples."""
     parameters = one["parameters"]

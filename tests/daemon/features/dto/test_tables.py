@@ -13,7 +13,7 @@ import pytest
 from opd.errors import OperationFailedError
 from opd.features.dto import pictures
 from opd.features.dto.options import DtoOptions
-from opd.features.dto.pictures import KINDS, pictures_of_cell
+from opd.features.dto.pictures import KINDS, pictures_of_cell, pictures_of_run
 from opd.features.dto.tables import CSV_COLUMNS, as_dto, gate_result, write_files
 from opd.probes.plan import as_parameters
 
@@ -196,6 +196,7 @@ def test_curves_are_what_they_say():
     (violin,) = pictures_of_cell(result(), columns(), "violin")
     assert [max(wide for _x, _y, wide, _ in points) for _name, points in violin.lines] == [1, 1]
     assert pictures_of_cell(result(), {}, "ecdf") == []
+    assert len(pictures_of_run(result(), columns())) == 3
 
 
 def test_samples_that_are_all_alike_are_drawn():
