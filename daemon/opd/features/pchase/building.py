@@ -98,7 +98,8 @@ def built(options: ChaseOptions, run: Measuring) -> Chase:
 def page_of(options: ChaseOptions, size: int, page: int = 0) -> int:
     """The model's page for a chain of ``size``: as asked (or ``page``), else one that fits."""
     page = min(page or options.page or size, size)
-    return page if size % page == 0 else 4096 if size % 4096 == 0 else options.line
+    fitting = (one for one in (page, 4096) if one % options.line == 0 and size % one == 0)
+    return next(fitting, options.line)
 
 
 def rounded(options: ChaseOptions, size: int) -> int:

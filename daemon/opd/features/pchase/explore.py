@@ -28,6 +28,7 @@ def measure_curve(options: ChaseOptions, run: Measuring) -> None:
     speeds: list[float] = []
 
     def latency(size: int) -> float:
+        size = rounded(options, size)
         chase = Chase(
             chain=size,
             line=options.line,
@@ -47,7 +48,7 @@ def measure_curve(options: ChaseOptions, run: Measuring) -> None:
         run.progress(min(size, options.chain), options.chain)
         return min(row.cpu_ns / row.steps for row in rows)
 
-    curve = sweep(_CURVE_LEAST, options.chain, latency)
+    curve = sweep(min(_CURVE_LEAST, options.chain), options.chain, latency)
     levels = find_levels(curve)
     ghz = median(speeds)
     said = sysfs_caches(cpus[0])
@@ -114,7 +115,8 @@ def measure_tlb(options: ChaseOptions, run: Measuring) -> None:
 def measure_parallel(options: ChaseOptions, run: Measuring) -> None:
     """One chain to as many as there can be, of ``chain`` bytes together."""
     cpus = run.cpus[:1]
-    counts = [count for count in _CHAINS if options.chain // count >= max(options.line, 4096)]
+    least = max(options.line, 4096)
+    counts = [count for count in _CHAINS if count == 1 or options.chain // count >= least]
     loads: list[list[float]] = []
     for count in counts:
         size = rounded(options, options.chain // count)
@@ -140,10 +142,10 @@ def measure_parallel(options: ChaseOptions, run: Measuring) -> None:
     best = min(middles)
     enough = next(count for count, ns in zip(counts, middles, strict=True) if ns <= best * _NEAR)
     for index in range(options.experiments):
-        least = min(values[index] for values in loads)
+        shortest = min(values[index] for values in loads)
         run.sample("latency_ns", loads[0][index], repeat=index)
-        run.sample("ns_per_load", least, repeat=index)
-        run.sample("parallelism", loads[0][index] / least, repeat=index)
-        run.sample("bandwidth_bytes_per_second", options.line / least * 1e9, repeat=index)
+        run.sample("ns_per_load", shortest, repeat=index)
+        run.sample("parallelism", loads[0][index] / shortest, repeat=index)
+        run.sample("bandwidth_bytes_per_second", options.line / shortest * 1e9, repeat=index)
     run.detail("parallel", {"chains": counts, "ns_per_load": middles, "enough": enough})
     run.stats({"last_chains_enough": enough, "last_parallelism": middles[0] / best})

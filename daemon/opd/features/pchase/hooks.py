@@ -84,7 +84,9 @@ def needs(options: ChaseOptions) -> Need:
         "numa": (options.chain + options.load_memory * len(cpus), len(cpus)),
     }[options.mode]
     if options.mmu_page in _HUGE_KIB and memory:
-        check_huge(_HUGE_KIB[options.mmu_page], memory)
+        # Of mode=tlb one chain of three is in huge pages.
+        huge = options.chain if options.mode == "tlb" else memory
+        check_huge(_HUGE_KIB[options.mmu_page], huge)
     elif options.mmu_page == "thp":
         check_thp()
     try:

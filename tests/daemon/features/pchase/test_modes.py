@@ -72,6 +72,21 @@ def test_chains_too_short_for_many_are_not_divided_further():
     assert details["parallel"]["chains"] == [1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("mode", ["curve", "tlb", "parallel"])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"line": 192, "chain": 192 << 10, "page": 0},
+        {"line": 8192, "chain": 64 << 10, "page": 0},
+        {"line": 8, "chain": 1 << 10, "page": 0},
+    ],
+)
+def test_lines_that_divide_no_page_are_measured_too(mode, shape):
+    """Modes that choose sizes themselves choose such as hold whole lines."""
+    values, _details, _notes = run(ChaseOptions(mode=mode, seconds=0.001, experiments=1, **shape))
+    assert mode == "curve" or values["latency_ns"][0] > 0
+
+
 def test_nodes_ask_for_each_others_memory():
     """Each by its first allowed CPU; one without CPUs is only asked."""
     home = {0: [0, 1], 1: [2, 3], 2: []}
