@@ -64,20 +64,20 @@ class ProfileHash:
     def begin(self) -> None:
         """Ask to be told of the run's events, and for one of its own if none of them is it."""
         wanted = self._wanted()
-        if wanted is None:
-            self._context.when_opened(lambda sampler, events: self._count(sampler, 0, events))
+        asked = self._context.asked
+        at = next((i for i, one in enumerate(asked) if wanted and _is_same(one, wanted)), 0)
+        if wanted is None or (asked and _is_same(asked[at], wanted)):
+            self._context.when_opened(lambda sampler, events: self._count(sampler, events, at))
             return
-        for index, asked in enumerate(self._context.asked):
-            if _is_same(asked, wanted):
-                self._context.when_opened(
-                    lambda sampler, events, at=index: self._count(sampler, at, events)  # type: ignore[misc]
-                )
-                return
         own: list[int] = []
+        # By another name: of one that is asked for, reports would count both.
         self._context.add_kernel_event(
-            wanted, opened=lambda _sampler, index, _ids: own.append(index)
+            msgspec.structs.replace(wanted, name=NAME),
+            opened=lambda _sampler, index, _ids: own.append(index),
         )
-        self._context.when_opened(lambda sampler, events: self._count(sampler, own[0], events))
+        self._context.when_opened(
+            lambda sampler, events: self._count(sampler, events, own[0], wanted.name)
+        )
 
     def _wanted(self) -> EventRequest | None:
         """The event to count; None: the daemon's first as it is."""
@@ -96,10 +96,12 @@ class ProfileHash:
         )
         return msgspec.structs.replace(request, hz=options.rate, period=None, fallbacks=rungs)
 
-    def _count(self, sampler: Sampler, index: int, events: Sequence[EventInfo]) -> None:
+    def _count(
+        self, sampler: Sampler, events: Sequence[EventInfo], index: int, name: str = ""
+    ) -> None:
         event = events[index]
         rate = f"{event.hz} Hz" if event.hz is not None else f"one in {event.period}"
-        self.event = f"{event.name}, {rate}"
+        self.event = f"{name or event.name}, {rate}"
         self._tap = Tap(self.hashed, index, self.target)
         with self._turn:
             self._sampler = sampler
