@@ -2,7 +2,9 @@
 // What is said of queues that can and cannot be used, and what is done with those
 // that can, on an emulated device.
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -370,6 +372,31 @@ many_queues(void)
     clean();
 }
 
+// B10: the program closed what it does not know, and the number is another file's.
+static void
+foreign_file(void)
+{
+    fresh();
+    struct opd_dsa *dsa = made(usual());
+    opd_dsa_functions(dsa)->set(to, 1, MOST);
+    int number = dsa->held[0].fd;
+    CHECK(number >= 0);
+    opd_dsa_let_go(dsa);
+    CHECK(dsa->held[0].fd == -1);
+    opd_dsa_functions(dsa)->set(to, 1, MOST);
+    number = dsa->held[0].fd;
+    munmap(dsa->process->queues[0].portal, DSA_PORTAL);
+    dsa->process->queues[0].portal = NULL;
+    close(number);
+    int other = open("/proc/self/stat", O_RDONLY);
+    CHECK(other == number);
+    opd_dsa_destroy(dsa);
+    char byte;
+    CHECK(read(other, &byte, 1) == 1);
+    close(other);
+    clean();
+}
+
 static void
 thresholds(void)
 {
@@ -459,6 +486,7 @@ main(void)
     RUN(vanishes);
     RUN(huge_most);
     RUN(many_queues);
+    RUN(foreign_file);
     RUN(thresholds);
     RUN(pays);
     return 0;

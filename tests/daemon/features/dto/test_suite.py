@@ -105,7 +105,7 @@ def test_a_sweep_of_suites_is_bounded():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("suite=perv", "no suite 'perv'; there are: perf sanity"),
+        ("suite=perv", "no suite 'perv'; there are: functional perf sanity"),
         ("label=slow", "no label 'slow'; there are: .*perf"),
         ("suite=perf,select=memcpy_5k", "nothing is selected"),
         ("suite=perf,mode=gpu", "mode=gpu: expected cpu or stdc"),
