@@ -23,12 +23,6 @@ from bench.harness.section import Context, Section
 
 CPUS = (2, 32, 128, 512)
 STAGES = ("copy", "order", "attribute", "hash")
-# What a sample passes through.
-CORE = (
-    "sampler drain ring ring_task targets record record_sample order pipeline pipeline_maps"
-    " attribute attribute_ibs ibs* aspace maps image identity intern profile_hash label cgroup*"
-    " hierarchy procfs window payload filter"
-)
 MIB = 1 << 20
 TURN_S = 0.2
 HZ = {"mixed-99hz": 99, "mixed-997hz": 997}  # recordings, and samples a second of a busy CPU
@@ -53,7 +47,7 @@ def run(context: Context) -> None:
     sizes = context.choose(CPUS, (2, 32))
     drains = context.choose((1, 2, 4), (1, 2))
     runs: dict[tuple[str, int, int], list[Any]] = {}
-    with built("bench_scale", *CORE.split()) as program, tempfile.TemporaryDirectory() as folder:
+    with built("bench_scale") as program, tempfile.TemporaryDirectory() as folder:
         recordings = {}
         for name in names:
             data = (rings.FOLDER / f"{name}.rings").read_bytes()
