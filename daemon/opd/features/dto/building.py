@@ -340,43 +340,23 @@ def _libraries(top: Path) -> list[str]:
 def _run(source: Source, revision: Revision, top: Path, tell: Tell) -> str:
     """Run the command; how it ended when not well, with the end of its output.
 
-    It stays in this process's group, which ends as a whole.
+    Its processes are a group that ends with it, with its time and with this process.
     """
     extra = {"OPD_REF": source.ref, "OPD_SHA": revision.commit or revision.tree}
-    process = subprocess.Popen(
-        ["sh", "-c", source.build],
-        cwd=top,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=_environment(extra),
-    )
-    assert process.stdout is not None  # noqa: S101 - for mypy; it is a pipe
-    tail = bytearray()
-    until = time.monotonic() + source.limit
-    told = 0.0
-    fd = process.stdout.fileno()
-    with process.stdout:
-        while (now := time.monotonic()) < until:
-            ready, _, _ = select.select([fd], [], [], min(until - now, _TELL_SECONDS))
-            if ready:
-                data = os.read(fd, 65536)
-                if not data:
-                    break
-                tail += data
-                del tail[:-TAIL_BYTES]
-            elif process.poll() is not None:
-                break  # something that it left behind holds its output open
-            if now - told >= _TELL_SECONDS:
-                told = now
-                tell(_lines(tail)[-1:][0] if _lines(tail) else "…")
-        try:
-            process.wait(max(0.0, until - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            return f"it took longer than build_limit, {source.limit:g} s{_quoted(tail)}"
-    status = process.returncode
+    with _group() as group:
+        process = subprocess.Popen(
+            ["sh", "-c", source.build],
+            cwd=top,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=_environment(extra),
+            process_group=group,
+        )
+        tail, is_late = _listen(process, source.limit, tell)
+    status = process.wait()
+    if is_late:
+        return f"it took longer than build_limit, {source.limit:g} s{_quoted(tail)}"
     if status == 0:
         return ""
     how = (
@@ -385,6 +365,52 @@ def _run(source: Source, revision: Revision, top: Path, tell: Tell) -> str:
         else f"`{source.build}` was killed by {signal.Signals(-status).name}"
     )
     return how + _quoted(tail)
+
+
+@contextlib.contextmanager
+def _group() -> Iterator[int]:
+    """A group of processes, that ends with the block, or with this process however that ends."""
+    guard = subprocess.Popen(
+        ["sh", "-c", "read -r _; kill -9 0"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        process_group=0,
+    )
+    try:
+        yield guard.pid
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(guard.pid, signal.SIGKILL)
+        guard.communicate()
+
+
+def _listen(process: subprocess.Popen[bytes], limit: float, tell: Tell) -> tuple[bytearray, bool]:
+    """The end of its output once it has ended, or its time is over, which is told."""
+    assert process.stdout is not None  # noqa: S101 - for mypy; it is a pipe
+    tail = bytearray()
+    until = time.monotonic() + limit
+    told = 0.0
+    fd = process.stdout.fileno()
+    is_over = False
+    with process.stdout:
+        while not is_over and (now := time.monotonic()) < until:
+            if select.select([fd], [], [], min(until - now, _TELL_SECONDS))[0]:
+                data = os.read(fd, 65536)
+                is_over = not data
+                tail += data
+                del tail[:-TAIL_BYTES]
+            else:
+                # Something that it left behind may hold its output open.
+                is_over = process.poll() is not None
+            if now - told >= _TELL_SECONDS:
+                told = now
+                tell((_lines(tail) or ["…"])[-1])
+        try:
+            process.wait(max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            return tail, True
+    return tail, False
 
 
 def _lines(tail: bytes | bytearray) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from pathlib import Path
@@ -127,6 +128,37 @@ def test_builds_that_go_wrong(tree, place, build, artifact, said):
     caught.match(said)
     assert len(caught.value.message) < 2 * building.TAIL_BYTES
     assert time.monotonic() - began < 15
+
+
+def test_a_build_ends_with_whoever_runs_it(tree, place, tmp_path):
+    """All that it started, however that one ends, and when its time is over."""
+    mark = tmp_path / "pids"
+    one = of(tree, "v1", build=f"sleep 60 & echo $! >>{mark}; sleep 60", limit=0.5)
+    with pytest.raises(OperationFailedError, match="build_limit"):
+        built(one, place, quiet)
+    (late,) = mark.read_text().split()
+    pid = os.fork()
+    if pid == 0:
+        built(msgspec.structs.replace(one, limit=60.0), place, quiet)
+        os._exit(0)
+    until = time.monotonic() + 20
+    while len(pids := mark.read_text().split()) < 2:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    for left in (late, pids[1]):
+        while is_running(left):
+            assert time.monotonic() < until, "it is still there"
+            time.sleep(0.02)
+
+
+def is_running(pid):
+    """Whether a process is more than a name that nobody has taken back."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 @pytest.mark.parametrize(
