@@ -45,7 +45,10 @@ def describe_probe(probe: Probe) -> dict[str, Any]:
         "name": probe.name,
         "summary": probe.summary,
         "options": [option._asdict() for option in describe(probe.options)],
-        "suites": dict(probe.suites),
+        "suites": {
+            name: suite if isinstance(suite, str) else suite.summary
+            for name, suite in probe.suites.items()
+        },
         "metrics": [
             {name: getattr(metric, name) for name in ("name", "unit", "better", "summary")}
             for metric in probe.metrics

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import time
 from pathlib import Path
@@ -70,6 +71,7 @@ class Moment(NamedTuple):
     counters: dict[str, int]
 
 
+_STALLED = re.compile(r"^some .*\btotal=(\d+)", re.MULTILINE)
 _COUNTED = ("pgfault", "pgmajfault", "thp_fault_alloc", "thp_fault_fallback", "oom_kill", "pswpin")
 
 
@@ -86,6 +88,10 @@ def moment() -> Moment:
         name, _, count = line.partition(" ")
         if name in _COUNTED:
             counters[name] = int(count)
+    for what in ("cpu", "memory", "io"):
+        # Time in which some task waited for it, in us.
+        if found := _STALLED.search(_text(Path("/proc/pressure") / what)):
+            counters[f"{what}_stalled_us"] = int(found[1])
     # user nice system idle iowait irq softirq steal
     busy = sum(numbers[:3]) + sum(numbers[5:7])
     return Moment(time.monotonic(), busy, numbers[7], own, counters)

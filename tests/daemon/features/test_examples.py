@@ -34,3 +34,18 @@ def test_examples_name_every_option_and_are_read_or_refused_in_words(name):
         except UsageError:
             refused += 1
     assert refused < len(probe.examples) / 4
+
+
+def test_what_is_listed_of_features_is_json():
+    """Suites of any kind too: the daemon asks a child for it."""
+    import json
+
+    from opd.features.installed import QUIET
+    from opd.features.listing import list_features
+
+    listed = json.loads(json.dumps(list_features(Registry(), QUIET)))
+    probes = [probe for feature in listed for probe in feature.get("probes", ())]
+    assert {"pft", "pchase", "calibrate"} <= {probe["name"] for probe in probes}
+    for probe in probes:
+        assert all(isinstance(text, str) and text for text in probe["suites"].values())
+        assert probe["options"]

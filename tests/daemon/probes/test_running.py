@@ -2,6 +2,7 @@ import os
 import signal
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -86,6 +87,10 @@ def test_samples_come_by_arm_with_their_repeats():
     assert all(value > 0 for value in column.values)
     assert outcome.machine["kernel"] == os.uname().release
     assert {"seconds", "steal_cpus", "other_cpus"} <= set(outcome.machine["run"])
+    counters = outcome.machine["run"]["counters"]
+    assert counters["pgfault"] >= 0
+    if Path("/proc/pressure/memory").exists():
+        assert counters["memory_stalled_us"] >= 0
 
 
 def test_the_probe_runs_on_its_cpus_and_policy():

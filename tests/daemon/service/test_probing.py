@@ -31,14 +31,14 @@ def begun(monkeypatch):
     """Give what was begun; nothing is measured."""
     found = []
 
-    def begin(_self, words, origin, _planned, *, wait):
+    def begin(_self, words, origin, _planned, *, wait, asker):
         assert (origin, wait) == ("schedule", True)
         found.append(words)
-        job = probing._Job(len(found), words, origin)
+        job = probing._Job(len(found), words, origin, asker)
         job.ended.set()
         return job
 
-    monkeypatch.setattr(running, "plan", lambda _probe, _options: object())
+    monkeypatch.setattr(running, "plan", lambda *_, **__: object())
     monkeypatch.setattr(Probing, "_begin", begin)
     monkeypatch.setattr(probing, "_IDLE_SECONDS", 0.001)
     monkeypatch.setattr(probing, "_AGAIN_SECONDS", 0.01)
@@ -117,7 +117,7 @@ def test_jitter_puts_a_turn_off(schedules, begun):
 def test_what_cannot_be_planned_is_counted_and_told(schedules, begun, monkeypatch):
     """The next turn comes all the same."""
 
-    def refuse(_probe, _options):
+    def refuse(*_, **__):
         raise UsageError("no option wat")
 
     monkeypatch.setattr(running, "plan", refuse)
