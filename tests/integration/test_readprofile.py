@@ -66,12 +66,13 @@ def test_every_tick_is_in_a_row_or_nobodys(daemon):
     """Whole: rows and what has no name are all ticks, and each slot is in its function."""
     answer = daemon.ask("readprofile", "-b")
     assert sum(row["ticks"] for row in answer["rows"]) + answer["unknown"] == answer["ticks"]
-    assert (answer["what"], answer["image"], answer["step"]) == ("kernel", "[kernel]", 16)
+    assert (answer["what"], answer["image"]) == ("kernel", "[kernel]")
+    assert answer["step"].bit_count() == 1
     assert answer["unknown"] < answer["ticks"] / 20
     for row in answer["rows"]:
         assert sum(one["ticks"] for one in row["bins"]) == row["ticks"]
         first, last = row["bins"][0]["address"], row["bins"][-1]["address"]
-        assert row["address"] < first + 16
+        assert row["address"] < first + answer["step"]
         assert last < row["address"] + row["size"]
 
 
@@ -100,7 +101,7 @@ def test_readprofile_reads_the_raw_buffer(daemon, tmp_path):
     raw = tmp_path / "profile"
     daemon.opctl("readprofile", "--raw", str(raw))
     words = struct.unpack(f"={raw.stat().st_size // 4}I", raw.read_bytes())
-    assert words[0] == 16
+    assert words[0] == daemon.ask("readprofile", "-i")["step"]
     command = [program, "-p", str(raw), "-m", "/proc/kallsyms"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
     theirs = {}

@@ -66,8 +66,9 @@ def every_symbol(buffer: Buffer) -> list[Symbol]:
     every: dict[tuple[int, str], Symbol] = {}
     step = 1 << buffer.shift
     for first in range(0, buffer.length, _CHUNK):
-        slots = range(first, min(first + _CHUNK, buffer.length))
-        found, which = buffer.lookup([buffer.start + slot * step for slot in slots])
+        end = min(first + _CHUNK, buffer.length)
+        addresses = range(buffer.start + first * step, buffer.start + end * step, step)
+        found, which = buffer.lookup(addresses)
         for symbol in (found[index] for index in set(which)):
             if symbol.name:
                 every.setdefault((symbol.start, symbol.name), symbol)
