@@ -9,6 +9,7 @@ from opd.features.declared import Feature, Metric, Need, Probe
 from opd.features.dto import functional
 from opd.features.dto.cells import cpu_of, pages_of
 from opd.features.dto.dsa import check_device
+from opd.features.dto.examples import EXAMPLES
 from opd.features.dto.implementations import Sources, check, runs_code, sources_of
 from opd.features.dto.measure import measure
 from opd.features.dto.options import DtoOptions
@@ -92,6 +93,7 @@ DTO = Probe(
     measure=measure_any,
     needs=needs,
     suites=SUITES,
+    examples=EXAMPLES,
     texts={"dto": as_dto},
     runs_code=_runs_code,
     prepare=_prepare,
