@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 # readprofile counts to the next one.
 SHIFT = 2
 SHIFT_MOST = 31
-# A page of 4 KiB, as the kernel's own tables had.
-SLOTS = 512
+# Eight pages of 4 KiB, where evicting needs within 1 % as few updates as a whole buffer a
+# CPU (docs/benchmarks.md, hash). The kernel's own tables had one page, and flushed it.
+SLOTS = 4096
+WAYS = 8  # a line of the cache, where one slot gives way
 RATE_MOST = 100_000
 _END = re.compile(r"(0x)?[0-9a-fA-F]{4,16}|[A-Za-z_.$][A-Za-z0-9_.$]*")
 
@@ -48,7 +50,7 @@ class ProfileHashOptions(Options, frozen=True, kw_only=True, forbid_unknown_fiel
     ways: Annotated[
         int,
         about(
-            "Slots that a hit may be in, a power of two; 0: all with policy=flush, else 4.",
+            "Slots that a hit may be in, a power of two; 0: all with policy=flush, else 8.",
             ge=0,
             le=SLOTS_MOST,
         ),
@@ -59,7 +61,7 @@ class ProfileHashOptions(Options, frozen=True, kw_only=True, forbid_unknown_fiel
             "When they are all taken: flush the table, evict one slot, or none (the hit"
             " goes to the buffer)."
         ),
-    ] = "flush"
+    ] = "evict"
     rate: Annotated[
         int, about("Samples a second and CPU; 0: as the event says.", ge=0, le=RATE_MOST)
     ] = 0
@@ -90,7 +92,7 @@ class ProfileHashOptions(Options, frozen=True, kw_only=True, forbid_unknown_fiel
     @property
     def all_ways(self) -> int:
         """Slots that a hit may be in."""
-        return self.ways or (self.slots if self.policy == "flush" else min(4, self.slots))
+        return self.ways or (self.slots if self.policy == "flush" else min(WAYS, self.slots))
 
     def request(self) -> EventRequest:
         """The event asked for by itself. Raises ValueError for what is none."""

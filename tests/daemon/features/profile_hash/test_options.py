@@ -16,17 +16,18 @@ def read(text):
 
 
 def test_left_out_it_is_the_kernel_at_the_daemons_own_event():
-    """A page of slots a table, all of them ways, flushed whole."""
+    """Eight pages of slots a table; of a full line of the cache one slot gives way."""
     options = read("")
     assert (options.module, options.binary, options.range, options.event) == ("", "", "", "")
-    assert (options.slots * 8, options.all_ways, options.policy) == (4096, 512, "flush")
+    assert (options.slots * 8, options.all_ways, options.policy) == (32768, 8, "evict")
 
 
-def test_ways_are_four_where_one_slot_gives_way():
-    """Unless there are fewer, or others are asked for."""
-    assert read("policy=evict").all_ways == 4
+def test_ways_are_a_line_where_one_slot_gives_way_and_all_where_all_do():
+    """Unless others are asked for."""
+    assert read("policy=evict").all_ways == 8
+    assert read("policy=flush,slots=512").all_ways == 512
     assert read("policy=none,ways=16").all_ways == 16
-    assert read("ways=8").all_ways == 8
+    assert read("ways=4").all_ways == 4
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ def test_ways_are_four_where_one_slot_gives_way():
         ("slots=4", ["slots", "4"]),
         ("slots=4194304", ["slots", "1048576"]),
         ("ways=3", ["ways", "no power of two"]),
-        ("ways=1024", ["ways", "1024", "512"]),
+        ("ways=8192", ["ways", "8192", "4096"]),
         ("policy=evcit", ["policy", "evict"]),
         ("rate=1000000", ["rate", "100000"]),
         ("event=no-such", ["event", "no-such"]),
