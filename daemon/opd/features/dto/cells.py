@@ -30,6 +30,7 @@ _LARGE = (16 << 10, 0.5)
 _MIN_EFFECT = 2.0
 # A step of the clock that is more of an operation than this shows in medians.
 _COARSE = 0.0005
+_DISTINCT = 0.7
 _WARMUPS = ((1 << 20, 25), (64 << 20, 5))
 
 
@@ -60,7 +61,8 @@ def amount_of(options: DtoOptions, pilot: Round, quantum: int, layouts: int) -> 
     rounds = -(-rounds // layouts) * layouts
     ordered = sorted(pilot.ticks)
     typical = ordered[len(ordered) // 2]
-    coarse = quantum > _COARSE * typical
+    # A clock may step by 24 and now and then by 1: then samples repeat.
+    coarse = quantum > _COARSE * typical or len(set(ordered)) < _DISTINCT * len(ordered)
     mean = coarse or 0 < options.pf < 100
     return Amount(rounds, iterations, looks, min(BLOCK, iterations), mean)
 

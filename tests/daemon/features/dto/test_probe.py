@@ -143,7 +143,7 @@ def pilot(each_ns, ticks=10_000):
     """Give a pilot round whose iterations take so long."""
     from array import array
 
-    filled = array("Q", [ticks] * 80)
+    filled = array("Q", range(ticks, ticks + 80) if ticks else [10_000, 10_024] * 40)
     return Round(filled, b"", 20, 1, 0, 0, 0, 0, 0, int(20 * each_ns), 0.0)
 
 
@@ -164,6 +164,7 @@ def test_how_much_is_measured():
     assert amount("perf_short=1")[:3] == (1, 100, 1)
     assert amount("", layouts=8).rounds == 16
     assert amount("", quantum=34).mean
+    assert amount("", ticks=0).mean  # few values that repeat
     assert amount("pf=50").mean
     assert not amount("pf=100").mean
 
