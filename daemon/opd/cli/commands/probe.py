@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 EXAMPLE = """opctl probe run calibrate what=loop+syscall,repeats=20
   opctl probe run calibrate what=syscall,every=1h,when=idle
+  opctl probe run dto suite=sanity,results_dir=./out --format dto
+  opctl probe run dto baseline=git:v1,current=worktree,tree=.,build=make,artifact=libx.a
   opctl probe list
   opctl probe show 12 --format json
   opctl probe show 12 13 14 --plot page.html
