@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from bench.harness.section import Context
 
 _RESULTS = ("REGRESSED", "OK", "UNDECIDED", "INVALID")
-# Cells of one of the probe's processes.
-_TOGETHER = 10
+# Cells of one of the probe's processes, which may tell a million samples.
+_TOGETHER = 5
 _CELL_SECONDS = 60.0
 _SIZES = ("64k", "16k")
 _PLANTED = (0.0, 0.5, 1.0, 2.0, 5.0)
