@@ -67,6 +67,9 @@ def test_the_result_is_the_contracts(daemon):
     assert daemon.opctl("stats", "nothing", check=False).returncode == 2
     shown = daemon.ask("probe", "show", "1", "--samples")
     assert sum(len(column["values"]) for column in shown["samples"]) == one["metrics"][0]["n"]
+    table = daemon.opctl("probe", "show", "1").stdout
+    assert "run.counters.pgfault" in table
+    assert "{" not in table  # a line for each figure, none of Python's
 
 
 def test_exit_statuses_are_the_contracts(daemon):

@@ -183,7 +183,7 @@ def _show(arguments: argparse.Namespace) -> int:
         for one in answer["distributions"]:
             shown = {name: one[name] for name in _DISTRIBUTION if name in one}
             output.print_fields({"metric": one["name"], **shown})
-        output.print_fields(answer["machine"])
+        output.print_fields(_flat(answer["machine"]))
     return 1 if answer["void"] else 0
 
 
@@ -229,6 +229,17 @@ def _plot(arguments: argparse.Namespace) -> int:
     words = output.clean(f"{target}: {len(pictures)} pictures{of}")
     output.print_result(result, _form(arguments), words)
     return 0
+
+
+def _flat(fields: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """A field for each leaf, named by the way to it; lists as words."""
+    flat: dict[str, Any] = {}
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{before}{name}.")
+        else:
+            flat[before + name] = " ".join(map(str, value)) if isinstance(value, list) else value
+    return flat
 
 
 _DISTRIBUTION = ("least", "p5", "p25", "median", "p75", "p95", "p99", "greatest", "mad", "outliers")
@@ -401,10 +412,11 @@ def _as_text(results: list[dict[str, Any]], form: str) -> str:
 def _verdict_text(verdict: Mapping[str, Any]) -> str:
     low, high = verdict["low"], verdict["high"]
     interval = f" ({low:+.2f} to {high:+.2f} %)" if None not in (low, high) else ""
+    metric = f" {verdict['metric']}" if verdict.get("metric") else ""
     advisory = "advisory: " if verdict["advisory"] else ""
     return (
         f"{advisory}{verdict['result']}: {verdict['change_percent']:+.2f} %{interval}"
-        f" {verdict.get('metric', '')}: {verdict['reason']}"
+        f"{metric}: {verdict['reason']}"
     )
 
 

@@ -1,8 +1,8 @@
 """``dto``: two implementations of memcpy, memmove, memset, memcmp, and a verdict.
 
-``options``, ``implementations`` (``sides`` as asked for; revisions by ``building``, kept apart by
-``linking`` and ``pairs``, of ``libraries``), ``modes`` and ``cells`` say what is measured,
-``measure`` does it in the probe's process; the cell's loops are C (opd/dto.h).
+``options``, ``implementations`` (``sides`` as asked for; ``revisions``, by ``building``, as
+``kept``; told apart by ``linking`` and ``pairs``, of ``libraries``), ``modes`` and ``cells`` say
+what is measured, ``measure`` does it in the probe's process; the cell's loops are C (opd/dto.h).
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ asked for. All of it runs as the process's user.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -16,86 +15,33 @@ import platform
 import select
 import shutil
 import signal
-import stat
 import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
-from opd.config.nearest import did_you_mean
 from opd.errors import OperationFailedError, UsageError
+from opd.features.dto import kept
 from opd.features.dto.libraries import read_library
+from opd.features.dto.revisions import (
+    WORKTREE,
+    Revision,
+    Source,
+    environment,
+    find_revision,
+    git,
+    objects_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     Tell = Callable[[str], None]
 
-WORKTREE = "worktree"
-CACHE_BYTES_MOST = 512 << 20
-CACHE_ENTRIES_MOST = 128
 TAIL_BYTES = 4096
 _TAIL_LINES = 20
-_GIT_SECONDS = 60.0
 _TELL_SECONDS = 1.0
-_FORMAT = 1
-_REFS_SHOWN = 200
-# A build that is used again this soon is not in the way of anything.
-_FRESH_SECONDS = 600.0
-
-
-class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """What is built: ``ref`` of the tree, or ``worktree``: the tree as it stands.
-
-    ``build``: a command for sh, in the place that corresponds to ``tree``.
-    ``artifact``: the library, a path from there. ``limit``: seconds.
-    """
-
-    tree: str
-    ref: str
-    build: str
-    artifact: str
-    limit: float = 600.0
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be built."""
-        if not self.tree or not os.path.isabs(self.tree):  # noqa: PTH117 - text
-            raise UsageError(
-                f"tree={self.tree}: a git revision needs tree=DIRECTORY, from / on",
-                hint="opctl makes it whole when it begins with . or ..",
-            )
-        for name, value in (("build", self.build), ("artifact", self.artifact)):
-            if not value.strip():
-                raise UsageError(
-                    f"{name}: a git revision needs it",
-                    hint=r"such as tree=/src/lib,build=make libx.so,artifact=libx.so",
-                )
-        parts = Path(self.artifact).parts
-        if self.artifact.startswith("/") or ".." in parts:
-            raise UsageError(f"artifact={self.artifact}: a path within the tree is wanted")
-        if self.ref.startswith("-") or not self.ref or "\0" in self.ref:
-            raise UsageError(f"git:{self.ref} is no revision")
-
-
-class Revision(NamedTuple):
-    """A revision as it was found: SHAs of the commit (none for ``worktree``) and its tree.
-
-    ``objects``: where the tree's objects are, when not in the repository.
-    """
-
-    commit: str
-    tree: str
-    git_directory: str
-    prefix: str
-    objects: str = ""
-
-    @property
-    def short(self) -> str:
-        """Twelve digits that tell it from others."""
-        return (self.commit or self.tree)[:12]
 
 
 class Built(NamedTuple):
@@ -104,110 +50,6 @@ class Built(NamedTuple):
     path: str
     revision: Revision
     seconds: float
-
-
-def find_revision(source: Source, *, objects: str = "") -> Revision:
-    """Ask git what the revision is. Raises UsageError: no repository, no such revision.
-
-    ``objects``: a directory for objects of a tree as it stands.
-    """
-    if not Path(source.tree).is_dir():
-        raise UsageError(f"tree={source.tree}: no such directory")
-    places = _git(source.tree, "rev-parse", "--absolute-git-dir", "--show-prefix").split("\n")
-    directory, prefix = places[0], places[1] if len(places) > 1 else ""
-    if source.ref == WORKTREE:
-        tree = _tree_as_it_stands(source, directory, objects)
-        return Revision("", tree, directory, prefix, objects)
-    found = _git(
-        source.tree, "rev-parse", "--verify", "--quiet", f"{source.ref}^{{commit}}", may_fail=True
-    )
-    if not found:
-        known = _git(
-            source.tree,
-            "for-each-ref",
-            f"--count={_REFS_SHOWN}",
-            "--format=%(refname:short)",
-            may_fail=True,
-        ).split()
-        raise UsageError(
-            f"git:{source.ref}: {source.tree} has no such revision"
-            f"{did_you_mean(source.ref, known)}",
-            hint=f"some there are: {' '.join(known[:12]) or 'none'}",
-        )
-    tree = _git(source.tree, "rev-parse", "--verify", f"{found}^{{tree}}")
-    return Revision(found, tree, directory, prefix)
-
-
-def has_changes(source: Source) -> bool:
-    """Whether the tree holds changes to what is in git that are not committed."""
-    return bool(
-        _git(source.tree, "status", "--porcelain", "--untracked-files=no", may_fail=True).strip()
-    )
-
-
-def _tree_as_it_stands(source: Source, directory: str, objects: str) -> str:
-    """Write the tree's objects, with those of files not ignored, and give its SHA."""
-    top = _git(source.tree, "rev-parse", "--show-toplevel", may_fail=True)
-    if not top:
-        raise UsageError(f"tree={source.tree} is a repository without a tree of files")
-    with tempfile.TemporaryDirectory(prefix="opd-dto-index-") as place:
-        own = {"GIT_INDEX_FILE": f"{place}/index"}
-        if objects:
-            own["GIT_OBJECT_DIRECTORY"] = objects
-            own["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = f"{_common(source, directory)}/objects"
-        else:
-            # Only the SHA is wanted: what is written goes with the directory.
-            own["GIT_OBJECT_DIRECTORY"] = f"{place}/objects"
-            own["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = f"{_common(source, directory)}/objects"
-            Path(place, "objects").mkdir()
-        _git(top, "add", "--all", ".", extra=own)
-        return _git(top, "write-tree", extra=own)
-
-
-def _common(source: Source, directory: str) -> str:
-    """Where the repository's objects are, also of one of several work trees."""
-    common = _git(source.tree, "rev-parse", "--git-common-dir", may_fail=True)
-    if not common:
-        return directory
-    return common if common.startswith("/") else os.path.normpath(f"{source.tree}/{common}")
-
-
-def _environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This process's, without what would have git look elsewhere."""
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    plain |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
-    return plain | dict(extra or {})
-
-
-def _git(
-    tree: str, *words: str, may_fail: bool = False, extra: Mapping[str, str] | None = None
-) -> str:
-    """What git prints, without its last line's end. Raises UsageError with git's words."""
-    try:
-        done = subprocess.run(
-            ["git", "-C", tree, *words],
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=_GIT_SECONDS,
-            env=_environment(extra),
-        )
-    except FileNotFoundError as error:
-        raise OperationFailedError(
-            "git is not installed: a revision cannot be read", hint="install git"
-        ) from error
-    except subprocess.TimeoutExpired as error:
-        raise OperationFailedError(
-            f"git {words[0]} in {tree} took longer than {_GIT_SECONDS:g} s"
-        ) from error
-    if done.returncode == 0:
-        return done.stdout.rstrip("\n")
-    if may_fail:
-        return ""
-    said = " ".join(done.stderr.strip().splitlines()[:2])
-    raise UsageError(f"tree={tree}: git {words[0]}: {said or f'status {done.returncode}'}")
 
 
 def built(source: Source, place: Path, tell: Tell) -> Built:
@@ -222,33 +64,30 @@ def built(source: Source, place: Path, tell: Tell) -> Built:
             objects = stack.enter_context(tempfile.TemporaryDirectory(prefix="objects-", dir=place))
         revision = find_revision(source, objects=objects)
         key = _key(source, revision)
-        if path := _kept(place, key):
+        if path := kept.find(place, key):
             return Built(path, revision, 0.0)
-        with _turn(place, source.limit, tell):
-            if path := _kept(place, key):
+        with kept.turn(place, source.limit, tell):
+            if path := kept.find(place, key):
                 return Built(path, revision, 0.0)
-            _clear(place)
+            kept.clear(place)
             began = time.monotonic()
             fresh = Path(tempfile.mkdtemp(prefix="new-", dir=place))
             try:
                 made = _build(source, revision, fresh / "tree", tell)
                 seconds = time.monotonic() - began
-                path = _keep(made, place, key, source=source, revision=revision, seconds=seconds)
+                path = kept.keep(
+                    made, place, key, source=source, revision=revision, seconds=seconds
+                )
             finally:
                 shutil.rmtree(fresh, ignore_errors=True)
-            _bound(place, key)
+            kept.bound(place, key)
             return Built(path, revision, seconds)
-
-
-def is_built(source: Source, place: Path) -> bool:
-    """Whether the cache has it. Raises as find_revision."""
-    return bool(_kept(place, _key(source, find_revision(source))))
 
 
 def _key(source: Source, revision: Revision) -> str:
     """A name for all that makes a difference to the library."""
     parts = [
-        _FORMAT,
+        kept.FORMAT,
         revision.tree,
         revision.prefix,
         source.build,
@@ -278,21 +117,15 @@ def _compiler() -> str:
     return f"{name} {done.stdout.partition(chr(10))[0]} {flags}"
 
 
-# ---- the build
-
-
 def _build(source: Source, revision: Revision, place: Path, tell: Tell) -> Path:
     """Write the sources out and run the command; the artifact's path."""
     place.mkdir()
     extra = {"GIT_INDEX_FILE": f"{place}.index"}
     if revision.objects:
-        extra["GIT_OBJECT_DIRECTORY"] = revision.objects
-        extra["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = (
-            f"{_common(source, revision.git_directory)}/objects"
-        )
+        extra |= objects_of(source, revision.git_directory, revision.objects)
     words = [f"--git-dir={revision.git_directory}", f"--work-tree={place}"]
-    _git(str(place), *words, "read-tree", revision.tree, extra=extra)
-    _git(str(place), *words, "checkout-index", "--all", "--force", extra=extra)
+    git(str(place), *words, "read-tree", revision.tree, extra=extra)
+    git(str(place), *words, "checkout-index", "--all", "--force", extra=extra)
     top = place / revision.prefix
     if not top.is_dir():
         raise UsageError(f"git:{source.ref} has no {revision.prefix} in it")
@@ -350,7 +183,7 @@ def _run(source: Source, revision: Revision, top: Path, tell: Tell) -> str:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=_environment(extra),
+            env=environment(extra),
             process_group=group,
         )
         tail, is_late = _listen(process, source.limit, tell)
@@ -421,121 +254,3 @@ def _lines(tail: bytes | bytearray) -> list[str]:
 def _quoted(tail: bytes | bytearray) -> str:
     lines = _lines(tail)[-_TAIL_LINES:]
     return "; its output ends:\n" + "\n".join(f"  | {line}" for line in lines) if lines else ""
-
-
-# ---- the cache
-
-
-def cache_place(wanted: str) -> Path:
-    """A directory of this user's alone for what was built: ``wanted``, else below /tmp.
-
-    Raises OperationFailedError: others could change what is run from there.
-    """
-    refused = "this user has no cache"
-    for place in (wanted, f"{tempfile.gettempdir()}/opd-dto-{os.geteuid()}"):
-        if not place:
-            continue
-        try:
-            Path(place).mkdir(mode=0o700, parents=True, exist_ok=True)
-            info = os.lstat(place)
-        except OSError as error:
-            refused = f"{place}: {error.strerror}"
-            continue
-        if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid() or info.st_mode & 0o022:
-            raise OperationFailedError(
-                f"{place} is not this user's alone, and libraries in it would be run",
-                hint=f"it should be a directory of uid {os.geteuid()} with mode 0700",
-            )
-        return Path(place)
-    raise OperationFailedError(f"there is no place for what is built: {refused}")
-
-
-@contextlib.contextmanager
-def _turn(place: Path, limit: float, tell: Tell) -> Iterator[None]:
-    """One build at a time. Raises OperationFailedError when another takes too long."""
-    fd = os.open(place / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        until = time.monotonic() + limit
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError as error:
-                if time.monotonic() > until:
-                    raise OperationFailedError(
-                        f"another build in {place} has gone on for {limit:g} s"
-                    ) from error
-                tell("waiting for another build")
-                time.sleep(0.2)
-        yield
-    finally:
-        os.close(fd)
-
-
-def _kept(place: Path, key: str) -> str:
-    """The path of a whole entry; "" when there is none."""
-    entry = place / key
-    try:
-        told = json.loads((entry / "entry.json").read_bytes())
-        path = entry / told["file"]
-        if told["format"] != _FORMAT or _digest(path) != told["sha256"]:
-            return ""
-        os.utime(entry)
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
-    return str(path)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _keep(
-    made: Path, place: Path, key: str, *, source: Source, revision: Revision, seconds: float
-) -> str:
-    """Put the library where it is found again: whole, or not at all."""
-    fresh = Path(tempfile.mkdtemp(prefix="new-", dir=place))
-    target = place / key
-    try:
-        name = made.name
-        shutil.copyfile(made, fresh / name)
-        told: dict[str, Any] = {
-            "format": _FORMAT,
-            "file": name,
-            "sha256": _digest(fresh / name),
-            "commit": revision.commit,
-            "tree": revision.tree,
-            "source": msgspec.to_builtins(source),
-            "seconds": seconds,
-        }
-        (fresh / "entry.json").write_text(json.dumps(told), encoding="utf-8")
-        shutil.rmtree(target, ignore_errors=True)  # damaged, or it would have been used
-        fresh.rename(target)
-    except OSError as error:
-        shutil.rmtree(fresh, ignore_errors=True)
-        raise OperationFailedError(f"{place}: the build cannot be kept: {error}") from error
-    return str(target / made.name)
-
-
-def _clear(place: Path) -> None:
-    """Take away what builds that were killed left; only with the turn."""
-    for left in place.glob("new-*"):
-        shutil.rmtree(left, ignore_errors=True)
-
-
-def _bound(place: Path, newest: str) -> None:
-    """Delete entries that were not used for longest, until the rest fits."""
-    entries = []
-    for entry in place.iterdir():
-        if not (entry / "entry.json").is_file():
-            continue
-        with contextlib.suppress(OSError):
-            size = sum(file.stat().st_size for file in entry.iterdir())
-            entries.append((entry.stat().st_mtime, size, entry))
-    held = 0
-    for number, (used, size, entry) in enumerate(sorted(entries, reverse=True), 1):
-        held += size
-        is_over = held > CACHE_BYTES_MOST or number > CACHE_ENTRIES_MOST
-        if is_over and entry.name != newest and time.time() - used > _FRESH_SECONDS:
-            shutil.rmtree(entry, ignore_errors=True)

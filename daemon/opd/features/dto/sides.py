@@ -11,10 +11,10 @@ import msgspec
 
 from opd.config.nearest import did_you_mean
 from opd.errors import OperationFailedError, UsageError
-from opd.features.dto import building
-from opd.features.dto.building import WORKTREE, Source
+from opd.features.dto import building, kept
 from opd.features.dto.libraries import Kind, need_functions, read_library
 from opd.features.dto.linking import missing_tools
+from opd.features.dto.revisions import WORKTREE, Source, find_revision, has_changes
 from opd_native.dto import KERNELS, Op, kernels
 from opd_native.errors import NativeError
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from opd.features.dto.building import Revision
     from opd.features.dto.libraries import Library
+    from opd.features.dto.revisions import Revision
     from opd_native.dto import Functions
 
     Tell = Callable[[str], None]
@@ -99,8 +99,8 @@ def check(sources: Sources, needed: Sequence[str]) -> list[str]:
             if missing:
                 raise UsageError(f"{side} has no {' and no '.join(missing)}")
         elif source is not None:
-            building.find_revision(source)
-            if source.ref != WORKTREE and building.has_changes(source):
+            find_revision(source)
+            if source.ref != WORKTREE and has_changes(source):
                 note = f"{sources.tree} has changes that are not committed: no part of git:"
                 notes += [note] if note not in notes else []
         elif "/" in side:
@@ -190,4 +190,4 @@ def cache() -> Path:
     from opd.service.paths import cache_dir
 
     own = cache_dir()
-    return building.cache_place(f"{own}/dto" if own else "")
+    return kept.cache_place(f"{own}/dto" if own else "")

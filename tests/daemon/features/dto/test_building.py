@@ -13,8 +13,10 @@ import pytest
 
 from dto_libraries import commit, git, repository, source
 from opd.errors import OperationFailedError, UsageError
-from opd.features.dto import building
-from opd.features.dto.building import WORKTREE, Source, built, cache_place, find_revision
+from opd.features.dto import building, kept
+from opd.features.dto.building import built
+from opd.features.dto.kept import cache_place
+from opd.features.dto.revisions import WORKTREE, Source, find_revision
 
 
 @pytest.fixture
@@ -209,7 +211,7 @@ def test_the_cache_is_bounded(tree, place, monkeypatch):
     """What was not used for longest goes; what is in use stays."""
     old = built(of(tree, "v1"), place, quiet)
     os.utime(Path(old.path).parent, (1, 1))
-    monkeypatch.setattr(building, "CACHE_ENTRIES_MOST", 1)
+    monkeypatch.setattr(kept, "CACHE_ENTRIES_MOST", 1)
     new = built(of(tree, "v2"), place, quiet)
     assert Path(new.path).exists()
     assert not Path(old.path).exists()

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import os
-
-import msgspec
 import pytest
 
+from measured import Measured, measured
 from opd.features.pchase.building import Speed
-from opd.features.pchase.hooks import METRICS
+from opd.features.pchase.hooks import PCHASE
 from opd.features.pchase.matrices import nodes_of
-from opd.features.pchase.measure import measure
 from opd.features.pchase.options import ChaseOptions
-from opd.probes.measuring import WHOLE, Measuring
-from opd.probes.wire import Detail, Note, Samples
 
 
-def run(options: ChaseOptions) -> tuple[dict[str, list[float]], dict[str, object], list[str]]:
+def run(options: ChaseOptions) -> Measured:
     """Measure here; samples of the whole by metric, details and notes."""
-    sent: list[object] = []
-    measure(options, Measuring(METRICS, tuple(sorted(os.sched_getaffinity(0))), sent.append))
-    values: dict[str, list[float]] = {}
-    for message in sent:
-        if isinstance(message, Samples) and message.worker == WHOLE:
-            values.setdefault(message.metric, []).extend(memoryview(message.values).cast("d"))
-    details = {m.name: msgspec.json.decode(m.json) for m in sent if isinstance(m, Detail)}
-    return values, details, [m.text for m in sent if isinstance(m, Note)]
+    return measured(PCHASE, options)
 
 
 def test_a_curve_tells_levels_in_cycles_too():

@@ -7,16 +7,15 @@ import os
 import msgspec
 import pytest
 
+from measured import Measured, measured
 from opd.errors import OperationFailedError, UsageError
 from opd.features.pchase.building import VECTORS
-from opd.features.pchase.hooks import METRICS, PCHASE
+from opd.features.pchase.hooks import PCHASE
 from opd.features.pchase.levels import find_levels, sweep, sysfs_caches
-from opd.features.pchase.measure import measure
 from opd.features.pchase.options import ChaseOptions
 from opd.features.pchase.original import COLUMNS, as_csv, header, rows_alone
 from opd.features.pchase.placement import Rule, node_cpus, parse_placement, place
-from opd.probes.measuring import WHOLE, Measuring, VoidRunError
-from opd.probes.wire import Detail, Note, Samples
+from opd.probes.measuring import VoidRunError
 from opd_native.pchase import Load, has_load
 
 FOUR_NODES = {0: [0, 1], 1: [2, 3], 2: [4, 5], 3: [6, 7]}
@@ -24,19 +23,9 @@ CPUS = list(range(8))
 QUICK = {"seconds": 0.002, "experiments": 2, "chain": 64 << 10}
 
 
-def run(
-    options: ChaseOptions, cpus: tuple[int, ...] = ()
-) -> tuple[dict[str, list[float]], dict[str, object], list[str]]:
+def run(options: ChaseOptions, cpus: tuple[int, ...] = ()) -> Measured:
     """Measure here; samples of the whole by metric, details and notes."""
-    sent: list[object] = []
-    cpus = cpus or tuple(sorted(os.sched_getaffinity(0)))
-    measure(options, Measuring(METRICS, cpus, sent.append))
-    values: dict[str, list[float]] = {}
-    for message in sent:
-        if isinstance(message, Samples) and message.worker == WHOLE:
-            values.setdefault(message.metric, []).extend(memoryview(message.values).cast("d"))
-    details = {m.name: msgspec.json.decode(m.json) for m in sent if isinstance(m, Detail)}
-    return values, details, [m.text for m in sent if isinstance(m, Note)]
+    return measured(PCHASE, options, cpus)
 
 
 def test_a_chase_tells_latency_and_bandwidth():

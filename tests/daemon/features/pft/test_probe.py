@@ -8,6 +8,7 @@ import time
 import msgspec
 import pytest
 
+from measured import Measured, measured
 from opd.errors import ConfigError, OperationFailedError, UsageError
 from opd.features.arguments import parse_pairs
 from opd.features.declared import Feature
@@ -15,28 +16,19 @@ from opd.features.options import read_options, texts
 from opd.features.pft import machine, nodes, remarks
 from opd.features.pft.hooks import METRICS, PFT
 from opd.features.pft.kinds import IN_KERNEL, ONE_EACH
-from opd.features.pft.measure import fault_test, measure, quantile_of
+from opd.features.pft.measure import fault_test, quantile_of
 from opd.features.pft.options import PftOptions
 from opd.features.pft.original import HEADER, as_agr, as_pft
-from opd.probes.measuring import WHOLE, Measuring, VoidRunError
-from opd.probes.wire import Detail, Note, Samples
+from opd.probes.measuring import Measuring, VoidRunError
 from opd_native.pft import FaultRunError
 
 PAGE = os.sysconf("SC_PAGESIZE")
 SMALL = 2 << 20
 
 
-def run(options: PftOptions) -> tuple[dict[str, list[float]], dict[str, object], list[str]]:
+def run(options: PftOptions) -> Measured:
     """Measure here; samples of the whole by metric, details and notes."""
-    sent: list[object] = []
-    cpus = tuple(sorted(os.sched_getaffinity(0)))
-    measure(options, Measuring(METRICS, cpus, sent.append))
-    values: dict[str, list[float]] = {}
-    for message in sent:
-        if isinstance(message, Samples) and message.worker == WHOLE:
-            values.setdefault(message.metric, []).extend(memoryview(message.values).cast("d"))
-    details = {m.name: msgspec.json.decode(m.json) for m in sent if isinstance(m, Detail)}
-    return values, details, [m.text for m in sent if isinstance(m, Note)]
+    return measured(PFT, options)
 
 
 def read(text: str) -> PftOptions:
