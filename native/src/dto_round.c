@@ -97,9 +97,11 @@ judge_end(const struct opd_dto *dto, int status, int ended, char *reason)
                                           "after it had measured", "after it failed"};
     const struct dto_result *result = dto->result;
     uint32_t state = __atomic_load_n(&result->state, __ATOMIC_ACQUIRE);
-    if (ended)
-        return dto_fail(reason, ETIMEDOUT, "a round took longer than %.3g s and was ended, %s",
-                        (double)dto->options.round_limit_ns / 1e9, reached[state & 3]);
+    if (ended) {
+        dto_fail(reason, 0, "a round took longer than %.3g s and was ended %s",
+                 (double)dto->options.round_limit_ns / 1e9, reached[state & 3]);
+        return -ETIMEDOUT;
+    }
     if (WIFSIGNALED(status)) {
         dto_fail(reason, 0, "a round's process was killed by signal %d (%s) %s", WTERMSIG(status),
                  strsignal(WTERMSIG(status)), reached[state & 3]);

@@ -221,7 +221,7 @@ what_ends_a_round(void)
     CHECK(run(options, &round, 0) == -EBADMSG && strstr(reason, "current: byte 999 of 1000"));
     options.current.copy = hang;
     options.round_limit_ns = 300000000;
-    CHECK(run(options, &round, 0) == -ETIMEDOUT && strstr(reason, "0.3 s"));
+    CHECK(run(options, &round, 0) == -ETIMEDOUT && strstr(reason, "0.3 s and was ended while it"));
     options.current.copy = NULL;
     CHECK(run(options, &round, 0) == -EINVAL && strstr(reason, "current has no memcpy"));
     options = plain(OPD_DTO_MEMCMP, 1000);

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opd.cli import output
-from opd.errors import UnknownNameError, UsageError
+from opd.errors import ConfigError, UnknownNameError, UsageError
 from opd.features.arguments import escape, parse_pairs, split, unescape
 
 if TYPE_CHECKING:
@@ -20,16 +20,19 @@ def local_words(options: str) -> tuple[str, str]:
     """Options as the daemon is to have them, and the directory of ``results_dir``.
 
     A value or an item of a list that is ``.`` or begins with ``./`` or ``../`` is a
-    path from where the client is. Raises ConfigError.
+    path from where the client is. Raises UsageError.
     """
     directory = ""
     words = []
-    for one in parse_pairs(options, "probe"):
-        if one.key == RESULTS:
-            directory = os.path.abspath(unescape(one.text))  # noqa: PTH100 - no links followed
-            continue
-        items = [_whole(item) for item in split(one.text, "+", one.where)]
-        words.append(f"{one.key}={'+'.join(items)}")
+    try:
+        for one in parse_pairs(options, "probe"):
+            if one.key == RESULTS:
+                directory = os.path.abspath(unescape(one.text))  # noqa: PTH100 - no links followed
+                continue
+            items = [_whole(item) for item in split(one.text, "+", one.where)]
+            words.append(f"{one.key}={'+'.join(items)}")
+    except ConfigError as error:
+        raise UsageError(error.message, hint=error.hint) from error
     return ",".join(words), directory
 
 

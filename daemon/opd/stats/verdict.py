@@ -25,6 +25,7 @@ _ALPHA_WORSE = 0.01
 _ALPHA_FINE = 0.025
 _RUNS_LEAST = 5
 _MORE_MOST = 1_000_000
+_LOG_MOST = 700.0  # beyond it exp() overflows
 
 
 class Margins(msgspec.Struct, frozen=True):
@@ -236,5 +237,9 @@ def judge_history(
 
 
 def percent(log: float) -> float:
-    """A log of a ratio as a change in percent."""
-    return 100.0 * math.expm1(min(log, 700.0))
+    """A log of a ratio as a change in percent; infinite where nothing bounds it.
+
+    >>> percent(math.inf), percent(-math.inf)
+    (inf, -100.0)
+    """
+    return 100.0 * math.expm1(log) if log < _LOG_MOST else math.inf

@@ -1,3 +1,4 @@
+import math
 import random
 
 import pytest
@@ -72,6 +73,12 @@ def test_noise_is_undecided_and_says_how_much_it_takes():
     assert verdict.result == "UNDECIDED"
     assert verdict.more >= verdict.n == 60
     assert str(verdict.more) in verdict.reason
+
+
+def test_one_block_bounds_nothing():
+    """Then the interval has no end above; a number there would be made up."""
+    verdict = judge([[0.01]], [[0.0]])
+    assert (verdict.result, verdict.low, verdict.high) == ("UNDECIDED", -100.0, math.inf)
 
 
 def test_margins_keep_small_changes_from_being_regressions():

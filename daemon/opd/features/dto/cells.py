@@ -31,6 +31,8 @@ _MIN_EFFECT = 2.0
 # A step of the clock that is more of an operation than this shows in medians.
 _COARSE = 0.0005
 _DISTINCT = 0.7
+# Of so few blocks the medians may be alike by chance: as if nothing spread.
+_BLOCKS_FEW = 8
 _WARMUPS = ((1 << 20, 25), (64 << 20, 5))
 
 
@@ -63,7 +65,8 @@ def amount_of(options: DtoOptions, pilot: Round, quantum: int, layouts: int) -> 
     typical = ordered[len(ordered) // 2]
     # A clock may step by 24 and now and then by 1: then samples repeat.
     coarse = quantum > _COARSE * typical or len(set(ordered)) < _DISTINCT * len(ordered)
-    mean = coarse or 0 < options.pf < 100
+    few = rounds * max(1, iterations // BLOCK) < _BLOCKS_FEW
+    mean = coarse or few or 0 < options.pf < 100
     return Amount(rounds, iterations, looks, min(BLOCK, iterations), mean)
 
 

@@ -167,6 +167,8 @@ def test_how_much_is_measured():
     assert amount("", ticks=0).mean  # few values that repeat
     assert amount("pf=50").mean
     assert not amount("pf=100").mean
+    assert amount("rounds=2,iterations=250").mean  # medians of two blocks may be equal
+    assert not amount("rounds=2,iterations=1000").mean
 
 
 def test_the_seeds_cold_cache_variable_goes_before_cold():
@@ -335,3 +337,5 @@ def test_the_exit_status_is_the_verdicts(tmp_path, capfd):
     assert main([*words, f"size=16k,inject=60,{QUICK}"]) == 3
     assert json.loads(capfd.readouterr().out)["verdict"]["result"] == "REGRESSED"
     assert main([*words, f"size=16k,inject=60,reference=1,{QUICK}"]) == 0
+    assert main([*words, "size=16k,size=64k"]) == 2
+    assert "size is given twice" in capfd.readouterr().err
