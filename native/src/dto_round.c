@@ -119,6 +119,19 @@ judge_end(const struct opd_dto *dto, int status, int ended, char *reason)
     return 0;
 }
 
+// The next round's seed: far from this one, whose draws it would repeat were it
+// the state that one of them leads to. Each seed follows one other (MurmurHash3's
+// last steps).
+static uint32_t
+another(uint32_t seed)
+{
+    uint32_t x = seed + 0x9e3779b9u;
+    x = (x ^ x >> 16) * 0x85ebca6bu;
+    x = (x ^ x >> 13) * 0xc2b2ae35u;
+    x ^= x >> 16;
+    return x ? x : 1;
+}
+
 int
 opd_dto_round(struct opd_dto *dto, uint32_t iterations, uint32_t check, uint64_t *ticks,
               uint8_t *order, struct opd_dto_round *out, char *reason)
@@ -140,8 +153,7 @@ opd_dto_round(struct opd_dto *dto, uint32_t iterations, uint32_t check, uint64_t
     int rc = judge_end(dto, status, ended, reason);
     if (rc)
         return rc;
-    // The next round draws on where a fixed step from this seed leads.
-    dto_draw(&dto->seed);
+    dto->seed = another(dto->seed);
     *out = result->round;
     memcpy(order, result->order, iterations);
     for (uint32_t arm = 0; arm < OPD_DTO_ARMS; arm++)

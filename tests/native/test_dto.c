@@ -82,6 +82,8 @@ orders_are_all_and_fair(void)
     CHECK(opd_dto_create(&options, &dto, reason) == 0);
     CHECK(opd_dto_round(dto, OPD_DTO_ITERATIONS_MAX, 0, ticks, order, &round, reason) == 0);
     uint32_t seed = round.seed;
+    static uint8_t before[OPD_DTO_ITERATIONS_MAX];
+    memcpy(before, order, sizeof(before));
     for (int i = 0; i < OPD_DTO_ITERATIONS_MAX; i++) {
         uint8_t arms[OPD_DTO_ARMS];
         CHECK(order[i] < OPD_DTO_ORDERS);
@@ -90,7 +92,14 @@ orders_are_all_and_fair(void)
     }
     for (int arm = 0; arm < OPD_DTO_ARMS; arm++)
         CHECK(first[arm] > 2300 && first[arm] < 2700);
-    CHECK(opd_dto_round(dto, 1, 0, ticks, order, &round, reason) == 0);
+    // The next round's are others, also from some draws on.
+    CHECK(opd_dto_round(dto, OPD_DTO_ITERATIONS_MAX, 0, ticks, order, &round, reason) == 0);
+    for (int late = -8; late <= 8; late++) {
+        unsigned same = 0;
+        for (int i = 8; i < OPD_DTO_ITERATIONS_MAX - 8; i++)
+            same += order[i] == before[i + late];
+        CHECK(same < 2 * OPD_DTO_ITERATIONS_MAX / OPD_DTO_ORDERS);
+    }
     CHECK(seed == 7 && round.seed != seed && round.seed != 0);
     CHECK(opd_dto_round(dto, 0, 0, ticks, order, &round, reason) == -EINVAL);
     CHECK(opd_dto_round(dto, OPD_DTO_ITERATIONS_MAX + 1, 0, ticks, order, &round, reason) ==

@@ -62,6 +62,21 @@ def own_pictures(one: dict[str, Any], columns: Sequence[dict[str, Any]]) -> list
     return draw(one, by_name) if draw is not None and not one["void"] else []
 
 
+def make_place(name: str, directory: str) -> None:
+    """Make the directory of files, before anything is measured. Raises UsageError: it cannot be."""
+    from opd.features.registry import Registry
+    from opd.probes.plan import find_probe
+
+    if find_probe(Registry(), name).files is None:
+        raise UsageError(f"{RESULTS}={directory}: probe {name} writes no files")
+    try:
+        os.makedirs(directory, exist_ok=True)  # noqa: PTH103 - no links followed
+    except OSError as error:
+        raise UsageError(f"{RESULTS}={directory}: {error.strerror}") from error
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise UsageError(f"{RESULTS}={directory}: this user may not write there")
+
+
 def write(results: Sequence[dict[str, Any]], directory: str, source: Any) -> None:
     """Have the probe write its files, as this user. Raises OpdError."""
     from opd.features.registry import Registry
@@ -70,8 +85,7 @@ def write(results: Sequence[dict[str, Any]], directory: str, source: Any) -> Non
     if not results:
         return
     probe = find_probe(Registry(), results[0]["probe"])
-    if probe.files is None:
-        raise UsageError(f"{RESULTS}={directory}: probe {probe.name} writes no files")
+    assert probe.files is not None  # noqa: S101 - make_place saw to it
 
     def samples(one: dict[str, Any]) -> dict[tuple[str, int], Sequence[float]]:
         from array import array

@@ -82,6 +82,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
     probe, options = [*arguments.words, ""][:2]
     options, directory = probefiles.local_words(options)
+    if directory:
+        probefiles.make_place(probe, directory)
     if arguments.session_dir is not None:
         results = _here(arguments, probe, options)
     else:

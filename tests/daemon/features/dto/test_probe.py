@@ -339,3 +339,16 @@ def test_the_exit_status_is_the_verdicts(tmp_path, capfd):
     assert main([*words, f"size=16k,inject=60,reference=1,{QUICK}"]) == 0
     assert main([*words, "size=16k,size=64k"]) == 2
     assert "size is given twice" in capfd.readouterr().err
+
+
+def test_files_that_cannot_be_written_are_refused_before_anything_runs(tmp_path, capfd):
+    """A place that is none, and a probe that writes none."""
+    from opd.cli.opctl import main
+
+    (tmp_path / "file").touch()
+    words = ["--session-dir", str(tmp_path / "s"), "probe", "run"]
+    assert main([*words, "dto", f"results_dir={tmp_path}/file"]) == 2
+    assert f"{tmp_path}/file: File exists" in capfd.readouterr().err
+    assert main([*words, "calibrate", f"results_dir={tmp_path}/out"]) == 2
+    assert "probe calibrate writes no files" in capfd.readouterr().err
+    assert not (tmp_path / "s").exists()
