@@ -186,14 +186,20 @@ chain_key(const struct opd_pipeline *pipeline, const struct opd_hit *hit)
     return key | 1; // never the empty entry's 0
 }
 
+void
+opd_weight_step(struct opd_weight *weight)
+{
+    weight->period = weight->ahead[0].period;
+    weight->fixed = true;
+    weight->ahead_count--;
+    memmove(weight->ahead, weight->ahead + 1, weight->ahead_count * sizeof weight->ahead[0]);
+}
+
 uint64_t
 opd_weight_of(struct opd_weight *weight, const struct opd_record *record)
 {
-    if (weight->next_since != 0 && record->time >= weight->next_since) {
-        weight->period = weight->next;
-        weight->next_since = 0;
-        weight->fixed = true;
-    }
+    while (weight->ahead_count != 0 && record->time >= weight->ahead[0].since)
+        opd_weight_step(weight);
     return weight->fixed || !(record->has & OPD_HAS_PERIOD) ? weight->period
                                                             : record->u.sample.period;
 }

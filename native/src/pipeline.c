@@ -128,12 +128,11 @@ opd_pipeline_set_period(struct opd_pipeline *pipeline, unsigned event, uint64_t 
                         uint64_t since)
 {
     struct opd_weight *weight = &pipeline->weights[event];
-    if (weight->next_since != 0) { // few records can be older than that
-        weight->period = weight->next;
-        weight->fixed = true;
-    }
-    weight->next = period;
-    weight->next_since = since;
+    if (weight->ahead_count == OPD_WEIGHTS_AHEAD) // few records can be older than that
+        opd_weight_step(weight);
+    weight->ahead[weight->ahead_count].period = period;
+    weight->ahead[weight->ahead_count].since = since;
+    weight->ahead_count++;
 }
 
 int

@@ -98,10 +98,15 @@ struct opd_hit {
 };
 
 // What one event's samples weigh when its records do not say.
+#define OPD_WEIGHTS_AHEAD 8u
 struct opd_weight {
     uint64_t period;
-    uint64_t next, next_since; // from that time on; 0: no change ahead
-    bool fixed;                // records say, but wrongly
+    // Changes that the records have not come to yet, oldest first.
+    struct {
+        uint64_t period, since;
+    } ahead[OPD_WEIGHTS_AHEAD];
+    uint32_t ahead_count;
+    bool fixed; // records say, but wrongly
 };
 
 // A process that is known to have ended before its records are looked at.
@@ -193,6 +198,8 @@ void opd_count_row(struct opd_pipeline *pipeline, const struct opd_hit *hit, uns
 uint32_t opd_sfile_number(const struct opd_pipeline *pipeline, struct opd_tables *tables,
                           const struct opd_thread *thread, const struct opd_sfile_key *key);
 uint64_t opd_weight_of(struct opd_weight *weight, const struct opd_record *record);
+// The oldest change that lies ahead takes effect.
+void opd_weight_step(struct opd_weight *weight);
 // Decides the label of a process anew, for a sample of it.
 void opd_label_refresh(struct opd_pipeline *pipeline, struct opd_label *label,
                        const struct opd_record *record);

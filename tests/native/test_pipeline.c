@@ -76,6 +76,31 @@ take(struct opd_pipeline *pipeline)
 }
 
 static void
+each_sample_weighs_what_was_set_at_its_time(void)
+{
+    struct opd_pipeline *pipeline = create(false, 0);
+    // All changes are told before the first sample is looked at: the drain may lag.
+    opd_pipeline_set_period(pipeline, 0, 1000, 20);
+    opd_pipeline_set_period(pipeline, 0, 10, 30);
+    for (uint64_t time = 15; time <= 35; time += 5)
+        feed_sample(pipeline, 9, OPD_MISC_USER, 0x400100, NULL, 0, time);
+    struct opd_window *window = take(pipeline);
+    CHECK(window->rows == 1 && window->row_hits[0] == 5);
+    CHECK(window->row_weight[0] == 100 + 2 * 1000 + 2 * 10); // the first says its own
+    opd_window_free(window);
+    // More than can lie ahead: the oldest are taken to have come.
+    for (uint64_t i = 0; i < 20; i++)
+        opd_pipeline_set_period(pipeline, 0, 1 + i, 100 + i);
+    for (uint64_t i = 0; i < 20; i++)
+        feed_sample(pipeline, 9, OPD_MISC_USER, 0x400100, NULL, 0, 100 + i);
+    window = take(pipeline);
+    CHECK(window->rows == 1 && window->row_hits[0] == 20);
+    CHECK(window->row_weight[0] == 12 * 12 + 13 + 14 + 15 + 16 + 17 + 18 + 19 + 20);
+    opd_window_free(window);
+    opd_pipeline_destroy(pipeline);
+}
+
+static void
 a_chain_becomes_frames_of_images_leaf_first(void)
 {
     struct opd_pipeline *pipeline = create(true, 0);
@@ -302,6 +327,7 @@ only_names_that_match_are_counted(void)
 int
 main(void)
 {
+    RUN(each_sample_weighs_what_was_set_at_its_time);
     RUN(a_chain_becomes_frames_of_images_leaf_first);
     RUN(a_remapped_address_is_attributed_by_its_time);
     RUN(pid_0_is_swapper_and_idle_functions_count_apart);
