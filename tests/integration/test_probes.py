@@ -80,6 +80,12 @@ def test_exit_statuses_are_the_contracts(daemon):
         (["probe", "run", "calibrate", "memory=100000g"], 1),
         (["probe", "run", "calibrate", "wat=1"], 2),
         (["probe", "run", "nothing"], 2),
+        (["probe", "run", "calibrate", "repeats"], 2),
+        (["probe", "run", "calibrate", "repeats=1,repeats=2"], 2),
+        (["probe", "list", "nothing"], 2),
+        (["probe", "list", "dto"], 0),
+        (["probe", "compare", "1", "calibrate:work=1"], 2),
+        (["probe", "cancel", "1"], 1),
         (["probe", "show", "99"], 2),
         (["probe", "show", "x"], 2),
         (["probe", "walk"], 2),
@@ -117,6 +123,12 @@ def test_a_second_probe_is_refused_and_names_the_first(daemon):
     second = daemon.opctl("probe", "run", "calibrate", check=False)
     assert second.returncode == 1
     assert "opctl probe cancel 1" in second.stderr
+    run = daemon.ask("probe", "show", "1")
+    assert (run["void"], run["ended_ns"]) == (None, None)
+    assert "running" in daemon.opctl("probe", "list").stdout
+    assert "1: it runs still" in daemon.opctl("probe", "show", "1").stdout
+    done = daemon.opctl("probe", "compare", "1", "1", check=False)
+    assert (done.returncode, "run 1 is not over yet" in done.stderr) == (2, True)
     daemon.opctl("probe", "cancel")
     first.join(30)
     (run,) = daemon.ask("probe", "list")["runs"]

@@ -32,6 +32,7 @@ def local_words(options: str) -> tuple[str, str]:
             items = [_whole(item) for item in split(one.text, "+", one.where)]
             words.append(f"{one.key}={'+'.join(items)}")
     except ConfigError as error:
+        # Of opd's settings it would be 78; these are words of a command.
         raise UsageError(error.message, hint=error.hint) from error
     return ",".join(words), directory
 

@@ -36,8 +36,14 @@ def compare_runs(
             raise UsageError(f"run {run.id} is void: {run.void}")
     if a.probe != b.probe:
         raise UsageError(f"{a.probe} and {b.probe} measure different things")
-    metric = metric or next((m["name"] for m in a.metrics if m["better"] != "neither"), "")
+    with_a_way = [m["name"] for m in a.metrics if m["better"] != "neither"]
+    metric = metric or next(iter(with_a_way), "")
     before, after = _median(a, metric), _median(b, metric)
+    if metric not in with_a_way:
+        raise UsageError(
+            f"{metric}: more is neither better nor worse",
+            hint=f"to judge by there are: {' '.join(with_a_way) or 'none'}",
+        )
     more_is_better = any(m["name"] == metric and m["better"] == "higher" for m in a.metrics)
     if not (before > 0 and after > 0):
         raise UsageError(f"{metric}: {before:g} and {after:g} have no ratio")

@@ -10,22 +10,33 @@ from opd.probes.results import result_map, verdict_map
 from opd.query.history import range_of
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from opd.store.queries import Reader
 
 DEFAULT_TOP = 50
 _HISTORY_MOST = 1000
 
 
-def probe_answer(reader: Reader, method: str, params: dict[str, Any]) -> dict[str, Any]:
+def probe_answer(
+    reader: Reader, method: str, params: dict[str, Any], *, begun: Collection[int] = ()
+) -> dict[str, Any]:
     """``probe_list``, ``probe_show``, and ``probe_compare`` of two kept runs.
 
-    Raises UnknownNameError, UsageError, StoreError.
+    ``begun``: runs of the job that runs, known before the store is read. One that
+    has no end yet is there as one that opd ended with, should that happen: it is
+    not void. Raises UnknownNameError, UsageError, StoreError.
     """
-    if method == "probe_list":
-        return _list(reader, params)
-    if method == "probe_show":
-        return _show(reader, params)
-    return _compare(reader, params)
+    if method == "probe_compare":
+        for number in map(number_of, (params["a"], params["b"])):
+            if number in begun:
+                raise UsageError(f"run {number} is not over yet")
+        return _compare(reader, params)
+    answer = _list(reader, params) if method == "probe_list" else _show(reader, params)
+    for one in answer.get("runs", [answer]):
+        if one["id"] in begun and one["ended_ns"] is None:
+            one["void"] = None
+    return answer
 
 
 def _list(reader: Reader, params: dict[str, Any]) -> dict[str, Any]:
@@ -80,6 +91,15 @@ def number_of(text: str) -> int | None:
     """
     text = text.strip()
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+def check_both_measured(a: str, b: str) -> None:
+    """UsageError: one of them is the number of a kept run."""
+    if number_of(a) is not None or number_of(b) is not None:
+        raise UsageError(
+            "a kept run and one that is to be measured cannot be interleaved",
+            hint="give two numbers, or two of PROBE:OPTIONS",
+        )
 
 
 def measure_of(text: str) -> tuple[str, str]:

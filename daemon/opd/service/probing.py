@@ -139,8 +139,10 @@ class Probing:
             return self._cancel(params.get("job"))
         if method == "probe_compare" and any(number_of(params[side]) is None for side in "ab"):
             return self._compare(params, asker)
+        with self._changed:
+            begun = list(self._running.runs) if self._running else []
         with self._reader() as reader:
-            answer = probe_answer(reader, method, params)
+            answer = probe_answer(reader, method, params, begun=begun)
         if method == "probe_list":
             with self._changed:
                 answer["running"] = self._running.view() if self._running else None
@@ -177,13 +179,9 @@ class Probing:
     def _compare(self, params: dict[str, Any], asker: Asker | None) -> dict[str, Any]:
         from opd.probes.jobs import Comparison, check_comparable
         from opd.probes.running import plan
-        from opd.query.probes import measure_of, number_of
+        from opd.query.probes import check_both_measured, measure_of
 
-        if any(number_of(params[side]) is not None for side in "ab"):
-            raise UsageError(
-                "a kept run and one that is to be measured cannot be interleaved",
-                hint="give two numbers, or two of PROBE:OPTIONS",
-            )
+        check_both_measured(params["a"], params["b"])
         a, b = (plan(*measure_of(params[side]), asker=asker) for side in "ab")
         how = Comparison(
             metric=params.get("metric", ""),
@@ -253,6 +251,8 @@ class Probing:
             job = self._find(number)
         if job is None:
             return {}
+        if job.ended.is_set():
+            raise OperationFailedError(f"probe job {job.number} has ended: {job.words}")
         job.cancelled = "cancelled"
         return {"cancelled": job.words, **job.view()}
 
@@ -305,7 +305,14 @@ class Probing:
     def _schedule(
         self, schedule: Schedule, *, is_set: bool = False, asker: Asker | None = None
     ) -> dict[str, Any]:
+        from opd.probes.schedule import SCHEDULES_MOST
+
         with self._changed:
+            if len(self._turns) >= SCHEDULES_MOST and not is_set:
+                raise OperationFailedError(
+                    f"there are {len(self._turns)} schedules, at most {SCHEDULES_MOST}",
+                    hint="end one: opctl probe cancel NUMBER",
+                )
             self._number += 1
             due = time.monotonic() + random.uniform(0, schedule.jitter)  # noqa: S311
             turn = self._turns[self._number] = _Turn(schedule, due, is_set=is_set, asker=asker)

@@ -123,3 +123,5 @@ def test_history_looks_only_at_metrics_with_a_better_way():
     assert compare_runs(runs[0], runs[19], runs[:10]).result == "REGRESSED"
     with pytest.raises(UsageError, match="no metric"):
         compare_runs(runs[0], runs[19], runs, metric="z")
+    with pytest.raises(UsageError, match="neither better nor worse"):
+        compare_runs(runs[0], runs[19], runs, metric="level")

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from opd.config.settings import ProbeSettings
-from opd.errors import UsageError
+from opd.errors import OperationFailedError, UsageError
 from opd.probes import machine, running
+from opd.probes.schedule import SCHEDULES_MOST, Schedule
 from opd.service import probing
 from opd.service.probing import Probing
 
@@ -144,3 +145,14 @@ def test_a_reload_begins_what_is_new_and_ends_what_is_gone(schedules, begun):
     assert schedules._turns == {}
     schedules.start(ProbeSettings(schedule=first[:1]))
     wait_for(lambda: len(begun) == 6)
+
+
+def test_schedules_are_bounded(schedules, begun):
+    """One more than there may be is refused, and says how to end one."""
+    far = Schedule(probe="calibrate", options="", every=9000.0, jitter=9000.0)
+    for _ in range(SCHEDULES_MOST):
+        schedules._schedule(far)
+    with pytest.raises(OperationFailedError, match="at most 64") as refused:
+        schedules._schedule(far)
+    assert "cancel" in refused.value.hint
+    assert len(begun) <= SCHEDULES_MOST

@@ -135,6 +135,11 @@ def _list(arguments: argparse.Namespace) -> int:
         params["changes"] = True
     with asking.open_source(arguments) as source:
         answer = source.call("probe_list", params)
+    if arguments.words and not answer["runs"]:
+        from opd.features.registry import Registry
+        from opd.probes.plan import find_probe
+
+        find_probe(Registry(), arguments.words[0])  # a name that is none is told
     if arguments.format == "json":
         output.print_json(answer)
         return 0
@@ -331,8 +336,9 @@ def _compare_here(arguments: argparse.Namespace, params: dict[str, Any]) -> dict
     from opd.probes.jobs import Comparison, compare_now
     from opd.probes.local import LocalKeeper
     from opd.probes.running import plan
-    from opd.query.probes import measure_of
+    from opd.query.probes import check_both_measured, measure_of
 
+    check_both_measured(params["a"], params["b"])
     a, b = (plan(*measure_of(params.pop(side))) for side in "ab")
     keeper = LocalKeeper(arguments.session_dir)
     progress = ProgressLine()
@@ -390,13 +396,19 @@ def _print_results(results: list[dict[str, Any]], arguments: argparse.Namespace)
     shown = [name for name in names if name != "parameters" or len(results) > 1]
     output.print_table(shown, rows, right=("id", "median", "low", "high", "cv", "n"))
     for one in results:
-        for note in one["notes"]:
-            output.write(output.clean(f"{one['id']}: {note}"))
-        if one["void"]:
-            output.write(output.clean(f"{one['id']}: void: {one['void']}"))
+        for words in (*one["notes"], _state_text(one)):
+            if words:
+                output.write(output.clean(f"{one['id']}: {words}"))
         if one["verdict"]:
             whose = f"{one['id']}: " if len(results) > 1 else ""
             output.write(output.clean(whose + _verdict_text(one["verdict"])))
+
+
+def _state_text(one: Mapping[str, Any]) -> str:
+    """What a run has come to, other than to its end."""
+    if one["void"]:
+        return f"void: {one['void']}"
+    return "it runs still" if one["ended_ns"] is None else ""
 
 
 def _as_text(results: list[dict[str, Any]], form: str) -> str:
@@ -408,6 +420,9 @@ def _as_text(results: list[dict[str, Any]], form: str) -> str:
     if probe is None or form not in probe.texts:
         forms = " ".join((*_CONTRACT_FORMS, *(probe.texts if probe else ())))
         raise UsageError(f"--format {form!r}: there are: {forms}")
+    for one in results:
+        if one["ended_ns"] is None and not one["void"]:
+            raise UsageError(f"run {one['id']} is not over yet")
     return probe.texts[form](results)
 
 

@@ -129,6 +129,10 @@ class ChaseOptions(ProbeOptions, frozen=True, kw_only=True, forbid_unknown_field
         for is_wrong, why in (
             (self.line % 8, f"line={self.line} is no multiple of 8 bytes, a pointer"),
             (
+                self.chain % self.line,
+                f"chain={self.chain} is no multiple of line={self.line}",
+            ),
+            (
                 page % self.line or page < self.line,
                 f"page={page} is no multiple of line={self.line}",
             ),

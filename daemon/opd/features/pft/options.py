@@ -148,6 +148,7 @@ class PftOptions(ProbeOptions, frozen=True, kw_only=True, forbid_unknown_fields=
                     f" {SAMPLES_MOST} samples: at most {most}"
                 ),
             ),
+            (self.line & (self.line - 1) > 0, f"line={self.line} is no power of two"),
             (self.mlock and self.clear, "mlock and clear: give one of them"),
             (self.folio > 0 and kind != "mthp", f"folio needs kind=mthp, got kind={kind}"),
             (

@@ -185,6 +185,7 @@ def test_nodes_of_sysfs(tmp_path):
     ("more", "words"),
     [
         ({"line": 12}, "multiple of 8"),
+        ({"chain": 100}, "chain=100 is no multiple of line=64"),
         ({"page": 96}, "multiple of line"),
         ({"chain": 92 << 10, "page": 8192}, "the next is 98304"),
         ({"stride": 2}, "stride is of"),

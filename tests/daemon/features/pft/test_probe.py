@@ -121,6 +121,7 @@ def test_usage_of_the_whole_process_counts_each_fault_once():
         ("threads=2,processes=2", "one or the other"),
         ("threads=100000", "from 1 to 16384"),
         ("cachelines=0", "from 1"),
+        ("line=3", "no power of two"),
         ("clear=true,cachelines=2", "all its lines"),
         ("mlock=true,kind=file", "no write"),
         ("shm_lock=true", "needs kind=shm"),
