@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from pathlib import Path
 from typing import Any
 
+from opd.errors import StoreError
 from opd.store.database import open_writer, transaction
 from opd.store.requests import Place, carry_out
 
@@ -15,11 +17,12 @@ class LocalKeeper:
 
     def __init__(self, directory: str) -> None:
         """Open the store, made when missing. Raises StoreError."""
-        self._connection = open_writer(Path(directory))
+        self._path = Path(directory)
+        self._connection = open_writer(self._path)
         self.runs: list[int] = []
 
     def begin(self, params: dict[str, Any]) -> int:
-        """See opd.probes.jobs.Keeper."""
+        """See opd.probes.jobs.Keeper. Raises StoreError, as the others do."""
         number = int(self._do("probe_begin", params)["id"])
         self.runs.append(number)
         return number
@@ -37,5 +40,8 @@ class LocalKeeper:
         self._connection.close()
 
     def _do(self, what: str, params: dict[str, Any]) -> dict[str, Any]:
-        with transaction(self._connection):
-            return carry_out(Place(self._connection, 0), os.urandom(8).hex(), what, params)
+        try:
+            with transaction(self._connection):
+                return carry_out(Place(self._connection, 0), os.urandom(8).hex(), what, params)
+        except sqlite3.Error as error:
+            raise StoreError(f"{self._path}: the run is not kept: {error}") from error

@@ -3,6 +3,7 @@ import random
 
 import pytest
 
+from opd.errors import StoreError
 from opd.probes.jobs import Comparison, Control, compare_now, measure_all
 from opd.probes.local import LocalKeeper
 from opd.probes.running import plan
@@ -135,3 +136,14 @@ def test_where_a_scheduled_probe_changed_its_level_is_told(tmp_path, keeper):
     assert (change["metric"], change["parameters"]) == ("ns", {"work": 1})
     assert abs(change["started_ns"] - 26) <= 2
     assert change["change_percent"] == pytest.approx(10, abs=2)
+
+
+def test_a_store_that_is_full_is_an_error_in_words(keeper):
+    """What was measured cannot be kept: said, with where."""
+    asked = {"probe": "x", "origin": "asked", "at_ns": 5}
+    number = keeper.begin(asked | {"parameters": {}})
+    keeper._connection.execute("PRAGMA max_page_count = 1")
+    large = {"text": "x" * (1 << 20)}
+    with pytest.raises(StoreError, match="not kept: database or disk is full"):
+        keeper.begin(asked | {"parameters": large})
+    assert keeper.runs == [number]

@@ -31,7 +31,8 @@ def tag_of(parameters: dict[str, Any]) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    # Nothing in a name moves a terminal's cursor.
+    return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
 
 
 def as_pft(results: list[dict[str, Any]]) -> str:

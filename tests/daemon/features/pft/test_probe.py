@@ -383,6 +383,7 @@ def test_the_columns_are_pfts():
     assert len(lines) == 6
     two_lines = as_pft([result(tag="a\nb", title="c\r\nd")]).splitlines()
     assert two_lines[:2] == ["TITLE c d", "TAG pft:anon-sys-default:a b"]
+    assert "TAG pft:anon-sys-default:?[31m" in as_pft([result(tag="\x1b[31m")])
     series = as_pft([result(legend="a"), result(legend="b", plotid="7")]).splitlines()
     assert series[:2] == ["LEGEND a", HEADER]
     assert series[3:6] == ["", "PLOTID 7", "LEGEND b"]
