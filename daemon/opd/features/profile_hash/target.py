@@ -149,7 +149,12 @@ def _narrowed(
         if address is None:
             raise UnavailableError(f"range: {what} has no symbol {text!r}")
         ends.append(address)
-    if not start <= ends[0] < ends[1] <= end:
+    if ends[1] <= ends[0]:
+        raise UnavailableError(
+            f"range {options.range} ({ends[0]:#x}-{ends[1]:#x}) has no code: its end is not"
+            " above its start"
+        )
+    if ends[0] < start or ends[1] > end:
         raise UnavailableError(
             f"range {options.range} ({ends[0]:#x}-{ends[1]:#x}) is not inside of {what},"
             f" which is {start:#x}-{end:#x}"

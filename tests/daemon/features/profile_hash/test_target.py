@@ -46,8 +46,8 @@ def test_a_range_is_of_symbols_or_addresses(text):
     ("text", "words"),
     [
         ("1000-2000", "is not inside of [kernel], which is 0xffffffff81000000-0xffffffff81000400"),
-        ("second-first", "is not inside of"),
-        ("first-first", "is not inside of"),
+        ("second-first", "its end is not above its start"),
+        ("first-first", "its end is not above its start"),
         ("first-data", "has no symbol 'data'"),
         ("first-nothing", "has no symbol 'nothing'"),
     ],
