@@ -394,6 +394,7 @@ def _print_results(results: list[dict[str, Any]], arguments: argparse.Namespace)
         output.print_csv((*names, "void"), rows)
         return
     shown = [name for name in names if name != "parameters" or len(results) > 1]
+    rows = [_fine(row) for row in rows]
     output.print_table(shown, rows, right=("id", "median", "low", "high", "cv", "n"))
     for one in results:
         for words in (*one["notes"], _state_text(one)):
@@ -468,6 +469,14 @@ def _rows(
         {**whole, "metric": metric["name"], **{k: v for k, v in metric.items() if k != "name"}}
         for metric in one["metrics"] or [{"name": "-"}]
     ]
+
+
+def _fine(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with ratios as text: they differ in what a table's two decimals do not show."""
+    if row.get("unit") != "1":
+        return row
+    names = [name for name in ("median", "low", "high") if isinstance(row[name], float)]
+    return row | {name: f"{row[name]:.4f}" for name in names}
 
 
 def _value(value: Any) -> str:
