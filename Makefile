@@ -15,6 +15,7 @@ TESTERS := $(shell expr $(JOBS) + 2)
 # Without it (PYTHONDONTWRITEBYTECODE) each start compiles every module: 0.3 s.
 COMPILE = $(BIN)/python -m compileall -q daemon native/opd_native plugins
 
+comma := ,
 NATIVE_SOURCES := $(shell find native -name '*.[ch]' -o -name CMakeLists.txt)
 C_FILES = $(shell git ls-files --cached --others --exclude-standard '*.c' '*.h' | grep -v cdef)
 
@@ -27,7 +28,7 @@ run: $(VENV)/.installed  ## show live what the machine does, until Ctrl-C (SECON
 	@$(COMPILE)
 	@scripts/run "$(SECONDS)"
 
-test: $(VENV)/.dev lint sanitize pytest  ## lint, C tests under sanitizers, Python tests
+test: $(VENV)/.dev lint sanitize-address,undefined pytest  ## lint, C tests under ASan+UBSan, Python tests
 
 ctest: $(VENV)/.dev  ## the C tests as they run fast
 	@$(BIN)/cmake -S native -B $(NATIVE) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja >/dev/null
@@ -54,14 +55,14 @@ fix: $(VENV)/.dev  ## let the formatters and linters mend what they can
 	@$(BIN)/ruff format -q .
 	@$(BIN)/clang-format -i $(C_FILES)
 
-sanitize: $(VENV)/.dev  ## the C tests under ASan+UBSan and TSan
-	@for kind in address,undefined thread; do \
-	  dir=build/native-$${kind%%,*}; \
+sanitize: sanitize-address,undefined sanitize-thread  ## the C tests under ASan+UBSan and TSan
+
+sanitize-%: $(VENV)/.dev
+	@dir=build/native-$(firstword $(subst $(comma), ,$*)); \
 	  $(BIN)/cmake -S native -B $$dir -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
-	    -DOPD_SANITIZE=$$kind >/dev/null && \
+	    -DOPD_SANITIZE=$* >/dev/null && \
 	  $(BIN)/cmake --build $$dir -j $(JOBS) && \
-	  $(BIN)/ctest --test-dir $$dir -j $(JOBS) --output-on-failure || exit 1; \
-	done
+	  $(BIN)/ctest --test-dir $$dir -j $(JOBS) --output-on-failure
 
 fuzz: $(VENV)/.dev  ## libFuzzer on every parser (needs clang; SECONDS=60 each)
 	@CC=clang $(BIN)/cmake -S native -B build/fuzz -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
