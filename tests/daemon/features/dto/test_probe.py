@@ -99,12 +99,12 @@ def test_a_cell_is_measured_and_judged(tmp_path):
 
 def test_work_that_is_injected_is_found_and_its_true_size_told(tmp_path):
     """inject=60: REGRESSED, by about what was added; the wrong way round it is OK."""
-    (run,), _samples = measured(f"size=16k,inject=60,{QUICK}", tmp_path)
+    (run,), _samples = measured("size=16k,inject=60,rounds=10,iterations=500", tmp_path)
     assert run.verdict["result"] == "REGRESSED"
     told = run.details["inject"]
     assert told["asked_percent"] == 60
     assert 30 < told["added_percent"] < 120
-    assert run.verdict["change_percent"] == pytest.approx(told["added_percent"], rel=0.3)
+    assert run.verdict["change_percent"] == pytest.approx(told["added_percent"], rel=0.5)
     assert any("longer" in note for note in run.notes)
 
 
@@ -334,7 +334,7 @@ def test_the_exit_status_is_the_verdicts(tmp_path, capfd):
     from opd.cli.opctl import main
 
     words = ["--session-dir", str(tmp_path), "--format", "json", "probe", "run", "dto"]
-    assert main([*words, f"size=16k,inject=60,{QUICK}"]) == 3
+    assert main([*words, "size=16k,inject=60,rounds=10,iterations=500"]) == 3
     assert json.loads(capfd.readouterr().out)["verdict"]["result"] == "REGRESSED"
     assert main([*words, f"size=16k,inject=60,reference=1,{QUICK}"]) == 0
     assert main([*words, "size=16k,size=64k"]) == 2
