@@ -48,9 +48,9 @@ def stats_of(
         f"flushes a minute: {a_minute:.2f} on {len(by_cpu)} CPUs (the kernel's tables of"
         f" 2004: about {FLUSHES_A_MINUTE_2004} on 4)"
     )
+    became = f"{share:.2%}, one in {document['amortisation']:g}" if whole.hits else "no hits yet"
     updates = (
-        f"hits that became updates of the shared buffer: {share:.2%}, one in"
-        f" {document['amortisation']:g} (2004: {UPDATES_PER_HIT_2004:.2%}, one in 26,"
-        " at 1000 Hz with one page of slots)"
+        f"hits that became updates of the shared buffer: {became}"
+        f" (2004: {UPDATES_PER_HIT_2004:.2%}, one in 26, at 1000 Hz with one page of slots)"
     )
     return Stats(values, document, (table, flushes, updates))
