@@ -21,9 +21,10 @@ def test_paths_are_redacted_before_they_are_stored(start_daemon, busy, tmp_path,
     settings = tmp_path / "opd.toml"
     settings.write_text(f'[privacy]\nredact = "{how}"\n')
     daemon = start_daemon("--config", str(settings), "-e", "cpu-clock:999hz")
-    subprocess.run([program, "plain", "0.5"], check=True, capture_output=True)
-    rows = daemon.rows("comm", "image", "symbol")
-    mine = [row for row in rows if row["comm"] == "busy" and row["symbol"] == "plain_work"]
+    with subprocess.Popen([program, "plain", "0.5"], stdout=subprocess.DEVNULL) as load:
+        assert load.wait(60) == 0
+    rows = daemon.rows("pid", "image", "symbol")
+    mine = [row for row in rows if row["pid"] == load.pid and row["symbol"] == "plain_work"]
     assert [row["image"] for row in mine] == [shown.format(base=tmp_path)]
     assert daemon.stop() == 0
     for file in daemon.store.iterdir():
