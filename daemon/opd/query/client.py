@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 ANSWER_SECONDS = 5.0
 """How long a daemon that runs may take to show that it does."""
 
+LIVING_SECONDS = 60.0
+"""How long an answer may take from a daemon that shows meanwhile that it runs."""
+
 CALL_SECONDS = {
     "report": 120.0,
     "mem": 120.0,
@@ -35,8 +38,6 @@ CALL_SECONDS = {
     "derive": 120.0,
     "top": 120.0,
     "sql": 1800.0,  # it may wait for its turn; the query itself has a limit of its own
-    "readprofile": 60.0,
-    "doctor": 60.0,
     "dump": 300.0,
     "import_end": 7200.0,
 }
@@ -81,10 +82,10 @@ class Client:
         """Call and wait for the result.
 
         Raises what the daemon answered as the OpdError it was there, and
-        OperationFailedError naming the daemon's pid when it went away, does
-        not answer in 5 s, or takes longer than ``seconds``.
+        OperationFailedError naming the daemon's pid when it went away, shows
+        no life for 5 s, or takes longer than ``seconds``.
         """
-        limit = seconds or CALL_SECONDS.get(method, self._answer_seconds)
+        limit = seconds or CALL_SECONDS.get(method, LIVING_SECONDS)
         self._serial += 1
         try:
             return self._ask(method, params, limit)
