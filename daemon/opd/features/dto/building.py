@@ -13,16 +13,17 @@ import json
 import os
 import platform
 import select
-import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from opd.errors import OperationFailedError, UsageError
-from opd.features.dto import kept
+from opd.features.dto import keeper, kept
+from opd.features.dto.leftovers import OBJECTS, clear_left, own_directory, remove
 from opd.features.dto.libraries import read_library
 from opd.features.dto.revisions import (
     WORKTREE,
@@ -35,13 +36,14 @@ from opd.features.dto.revisions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     Tell = Callable[[str], None]
 
 TAIL_BYTES = 4096
 _TAIL_LINES = 20
 _TELL_SECONDS = 1.0
+_GRACE_SECONDS = 5.0
 
 
 class Built(NamedTuple):
@@ -58,28 +60,29 @@ def built(source: Source, place: Path, tell: Tell) -> Built:
     ``place`` is of cache_place. ``tell`` is called now and then with how far it
     is. Raises UsageError, OperationFailedError with the end of the build's output.
     """
+    clear_left(place)
     with contextlib.ExitStack() as stack:
         objects = ""
         if source.ref == WORKTREE:
-            objects = stack.enter_context(tempfile.TemporaryDirectory(prefix="objects-", dir=place))
+            objects = str(stack.enter_context(own_directory(OBJECTS, place)))
         revision = find_revision(source, objects=objects)
         key = _key(source, revision)
         if path := kept.find(place, key):
             return Built(path, revision, 0.0)
-        with kept.turn(place, source.limit, tell):
+        with kept.turn(place, source.limit, tell) as lock:
             if path := kept.find(place, key):
                 return Built(path, revision, 0.0)
             kept.clear(place)
             began = time.monotonic()
             fresh = Path(tempfile.mkdtemp(prefix="new-", dir=place))
             try:
-                made = _build(source, revision, fresh / "tree", tell)
+                made = _build(source, revision, fresh / "tree", tell, lock)
                 seconds = time.monotonic() - began
                 path = kept.keep(
                     made, place, key, source=source, revision=revision, seconds=seconds
                 )
             finally:
-                shutil.rmtree(fresh, ignore_errors=True)
+                remove(fresh)
             kept.bound(place, key)
             return Built(path, revision, seconds)
 
@@ -117,7 +120,7 @@ def _compiler() -> str:
     return f"{name} {done.stdout.partition(chr(10))[0]} {flags}"
 
 
-def _build(source: Source, revision: Revision, place: Path, tell: Tell) -> Path:
+def _build(source: Source, revision: Revision, place: Path, tell: Tell, lock: int) -> Path:
     """Write the sources out and run the command; the artifact's path."""
     place.mkdir()
     extra = {"GIT_INDEX_FILE": f"{place}.index"}
@@ -131,7 +134,7 @@ def _build(source: Source, revision: Revision, place: Path, tell: Tell) -> Path:
         raise UsageError(f"git:{source.ref} has no {revision.prefix} in it")
     name = _name(source, revision)
     tell(f"building {name}")
-    ended = _run(source, revision, top, lambda line: tell(f"building {name}: {line}"))
+    ended = _run(source, revision, top, lambda line: tell(f"building {name}: {line}"), lock)
     if ended:
         raise OperationFailedError(f"{name} does not build: {ended}", hint=_submodules(place))
     made = (top / source.artifact).resolve()
@@ -170,26 +173,30 @@ def _libraries(top: Path) -> list[str]:
     return found[:12]
 
 
-def _run(source: Source, revision: Revision, top: Path, tell: Tell) -> str:
+def _run(source: Source, revision: Revision, top: Path, tell: Tell, lock: int) -> str:
     """Run the command; how it ended when not well, with the end of its output.
 
-    Its processes are a group that ends with it, with its time and with this process.
+    All that it started ends with it, with its time and with this process (opd.features.dto.keeper),
+    and until then ``lock`` is held.
     """
     extra = {"OPD_REF": source.ref, "OPD_SHA": revision.commit or revision.tree}
-    with _group() as group:
-        process = subprocess.Popen(
-            ["sh", "-c", source.build],
-            cwd=top,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=environment(extra),
-            process_group=group,
-        )
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", keeper.__file__, "sh", "-c", source.build],
+        cwd=top,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=environment(extra),
+        start_new_session=True,
+        pass_fds=[lock],
+    )
+    try:
         tail, is_late = _listen(process, source.limit, tell)
-    status = process.wait()
+    finally:
+        status = _ended(process)
     if is_late:
-        return f"it took longer than build_limit, {source.limit:g} s{_quoted(tail)}"
+        left = ", and some of its processes do not end" if status == keeper.LEFT else ""
+        return f"it took longer than build_limit, {source.limit:g} s{left}{_quoted(tail)}"
     if status == 0:
         return ""
     how = (
@@ -200,22 +207,15 @@ def _run(source: Source, revision: Revision, top: Path, tell: Tell) -> str:
     return how + _quoted(tail)
 
 
-@contextlib.contextmanager
-def _group() -> Iterator[int]:
-    """A group of processes, that ends with the block, or with this process however that ends."""
-    guard = subprocess.Popen(
-        ["sh", "-c", "read -r _; kill -9 0"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        process_group=0,
-    )
+def _ended(process: subprocess.Popen[bytes]) -> int:
+    """Have the keeper end what is left of a build, and itself; its status."""
+    assert process.stdin is not None  # noqa: S101 - for mypy; it is a pipe
+    process.stdin.close()
     try:
-        yield guard.pid
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(guard.pid, signal.SIGKILL)
-        guard.communicate()
+        return process.wait(keeper.SWEEP_SECONDS + _GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
 
 
 def _listen(process: subprocess.Popen[bytes], limit: float, tell: Tell) -> tuple[bytearray, bool]:

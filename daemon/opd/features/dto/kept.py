@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from opd.errors import OperationFailedError
+from opd.features.dto.leftovers import remove
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -60,8 +61,11 @@ def cache_place(wanted: str) -> Path:
 
 
 @contextlib.contextmanager
-def turn(place: Path, limit: float, tell: Tell) -> Iterator[None]:
-    """One build at a time. Raises OperationFailedError when another takes too long."""
+def turn(place: Path, limit: float, tell: Tell) -> Iterator[int]:
+    """One build at a time. A process that is given the lock, which this gives, holds the turn too.
+
+    Raises OperationFailedError when another takes too long.
+    """
     fd = os.open(place / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         until = time.monotonic() + limit
@@ -76,7 +80,7 @@ def turn(place: Path, limit: float, tell: Tell) -> Iterator[None]:
                     ) from error
                 tell("waiting for another build")
                 time.sleep(0.2)
-        yield
+        yield fd
     finally:
         os.close(fd)
 
@@ -130,7 +134,7 @@ def keep(
 def clear(place: Path) -> None:
     """Take away what builds that were killed left; only with the turn."""
     for left in place.glob("new-*"):
-        shutil.rmtree(left, ignore_errors=True)
+        remove(left)
 
 
 def bound(place: Path, newest: str) -> None:
@@ -145,6 +149,8 @@ def bound(place: Path, newest: str) -> None:
     held = 0
     for number, (used, size, entry) in enumerate(sorted(entries, reverse=True), 1):
         held += size
-        is_over = held > CACHE_BYTES_MOST or number > CACHE_ENTRIES_MOST
-        if is_over and entry.name != newest and time.time() - used > _FRESH_SECONDS:
+        # What is used now is spared, but twice the bounds hold for all.
+        room = 1 if time.time() - used > _FRESH_SECONDS else 2
+        is_over = held > room * CACHE_BYTES_MOST or number > room * CACHE_ENTRIES_MOST
+        if is_over and entry.name != newest:
             shutil.rmtree(entry, ignore_errors=True)

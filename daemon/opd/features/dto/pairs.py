@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opd.errors import OperationFailedError
+from opd.features.dto.leftovers import COPY, LINKS, clear_left, own_directory
 from opd.features.dto.libraries import Kind
-from opd.features.dto.linking import FUNCTIONS, Linker, Side, clear_old, table
+from opd.features.dto.linking import FUNCTIONS, Linker, Side, table
 from opd.features.dto.sides import SIDES, cache, find_both, own_kernel
 from opd_native.dto import Functions
 
@@ -38,7 +39,7 @@ class Pair:
         self._needed = needed
         self._fixed: list[Functions | None] = [None, None]
         self._linker: Linker | None = None
-        self._directory: tempfile.TemporaryDirectory[str] | None = None
+        self._directory = contextlib.ExitStack()
         self._loaded: dict[int, tuple[Functions, Functions]] = {}
         self.how = ["own", "own"]
         self.notes: list[str] = []
@@ -54,9 +55,11 @@ class Pair:
         self.layouts = max(1, min(layouts, LAYOUTS_MOST)) if linked else 1
         if linked:
             place = cache()
-            clear_old(place)
-            self._directory = tempfile.TemporaryDirectory(prefix="link-", dir=place)
-            self._linker = Linker(linked, Path(self._directory.name), link.split())
+            clear_left(place)
+            with contextlib.ExitStack() as stack:
+                directory = stack.enter_context(own_directory(LINKS, place))
+                self._linker = Linker(linked, directory, link.split())
+                self._directory = stack.pop_all()
 
     def functions(self, layout: int) -> tuple[Functions, Functions]:
         """Baseline and current in one of the layouts, from 0. Raises OpdError."""
@@ -93,9 +96,7 @@ class Pair:
 
     def close(self) -> None:
         """Delete files; what is loaded stays."""
-        if self._directory is not None:
-            self._directory.cleanup()
-            self._directory = None
+        self._directory.close()
 
 
 def open_pair(
@@ -123,7 +124,7 @@ def _load_apart(library: Library, needed: Sequence[str]) -> tuple[Functions, str
             raise _not_loaded(library, full) from full
         how = "copy"
         try:
-            with tempfile.TemporaryDirectory(prefix="opd-dto-copy-") as place:
+            with own_directory(COPY) as place:
                 # Another file is another library to the loader, whatever its name.
                 copy = shutil.copyfile(library.path, f"{place}/{Path(library.path).name}")
                 loaded = Loaded(copy, own_namespace=False)

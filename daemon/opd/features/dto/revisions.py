@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +15,7 @@ import msgspec
 
 from opd.config.nearest import did_you_mean
 from opd.errors import OperationFailedError, UsageError
+from opd.features.dto.leftovers import INDEX, own_directory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -120,7 +120,7 @@ def _tree_as_it_stands(source: Source, directory: str, objects: str) -> str:
     top = git(source.tree, "rev-parse", "--show-toplevel", may_fail=True)
     if not top:
         raise UsageError(f"tree={source.tree} is a repository without a tree of files")
-    with tempfile.TemporaryDirectory(prefix="opd-dto-index-") as place:
+    with own_directory(INDEX) as place:
         if not objects:
             # Only the SHA is wanted: what is written goes with the directory.
             objects = f"{place}/objects"

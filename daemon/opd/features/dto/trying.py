@@ -13,6 +13,7 @@ from opd.errors import OpdError, OperationFailedError
 from opd.features.dto.linking import FUNCTIONS
 from opd.features.dto.pairs import Pair
 from opd.features.dto.sides import SIDES, Found, find_both, own_kernel
+from opd.process import die_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -94,10 +95,12 @@ def _call(found: tuple[Found, Found], at: int, needed: Sequence[str], link: str)
 def _forked(steps: Callable[[], Iterator[str]]) -> Iterator[tuple[int, int]]:
     """Run steps in a forked process, which tells them through a pipe: pid and pipe."""
     read, write = os.pipe2(os.O_CLOEXEC)
+    parent = os.getpid()
     pid = os.fork()
     if pid == 0:
         status = 1
         try:
+            die_with(parent)
             for step in steps():
                 os.write(write, f"{step}\n".encode())
             status = 0

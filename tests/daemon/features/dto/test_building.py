@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from dto_libraries import commit, git, repository, source
 from opd.errors import OperationFailedError, UsageError
-from opd.features.dto import building, kept
+from opd.features.dto import building, keeper, kept
 from opd.features.dto.building import built
 from opd.features.dto.kept import cache_place
 from opd.features.dto.revisions import WORKTREE, Source, find_revision
@@ -132,27 +133,111 @@ def test_builds_that_go_wrong(tree, place, build, artifact, said):
     assert time.monotonic() - began < 15
 
 
-def test_a_build_ends_with_whoever_runs_it(tree, place, tmp_path):
-    """All that it started, however that one ends, and when its time is over."""
+# Started by the shell, in a session of its own, and an orphan of such.
+TREE = (
+    "note() { echo $1 >>{mark}; }; sleep 60 & note $!;"
+    " setsid sh -c 'echo $$ >>{mark}; exec sleep 60' &"
+    " (setsid sh -c '(setsid sh -c \"echo \\$\\$ >>{mark}; exec sleep 60\" &)' &);"
+)
+
+
+def pids_in(mark, count):
+    """Pids that a build told, once there are so many."""
+    until = time.monotonic() + 20
+    while not mark.exists() or len(pids := mark.read_text().split()) < count:
+        assert time.monotonic() < until, "the build does not begin"
+        time.sleep(0.02)
+    return pids
+
+
+def assert_gone(pids):
+    """All of them, soon."""
+    until = time.monotonic() + 20
+    while left := [pid for pid in pids if is_running(pid)]:
+        assert time.monotonic() < until, f"still there: {left}"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("ending", ["exit 0", "exit 4", "sleep 60"])
+def test_a_build_leaves_nothing_running(tree, place, tmp_path, ending):
+    """When it ends, well or not, and when its time is over; whatever session they made."""
     mark = tmp_path / "pids"
-    one = of(tree, "v1", build=f"sleep 60 & echo $! >>{mark}; sleep 60", limit=0.5)
-    with pytest.raises(OperationFailedError, match="build_limit"):
-        built(one, place, quiet)
-    (late,) = mark.read_text().split()
+    told = f"until [ $(wc -l <{mark}) = 3 ]; do sleep 0.02; done; make libx.so;"
+    build = TREE.replace("{mark}", str(mark)) + told + ending
+    one = of(tree, "v1", build=build, limit=2.0 if ending == "sleep 60" else 20.0)
+    if ending == "exit 0":
+        assert built(one, place, quiet).path
+    else:
+        said = "build_limit" if ending == "sleep 60" else "status 4"
+        with pytest.raises(OperationFailedError, match=said):
+            built(one, place, quiet)
+    pids = mark.read_text().split()
+    assert len(pids) == 3
+    assert_gone(pids)
+
+
+@pytest.mark.parametrize("victim", ["builder", "upper keeper", "lower keeper"])
+def test_a_build_ends_with_whoever_runs_it(tree, place, tmp_path, victim):
+    """Each may be killed: the others end the tree, and the next build goes on."""
+    mark = tmp_path / "pids"
+    one = of(tree, "v1", build=TREE.replace("{mark}", str(mark)) + "sleep 60", limit=60.0)
     pid = os.fork()
     if pid == 0:
-        built(msgspec.structs.replace(one, limit=60.0), place, quiet)
-        os._exit(0)
-    until = time.monotonic() + 20
-    while len(pids := mark.read_text().split()) < 2:
-        assert time.monotonic() < until
-        time.sleep(0.02)
-    os.kill(pid, signal.SIGKILL)
+        try:
+            built(one, place, quiet)
+        except OperationFailedError as error:
+            (tmp_path / "said").write_text(error.message)
+        finally:
+            os._exit(0)
+    pids = pids_in(mark, 3)
+    upper = children(pid)[0]
+    lower = next(child for child in children(upper) if name_of(child) == keeper.NAME)
+    chosen = {"builder": pid, "upper keeper": upper, "lower keeper": lower}[victim]
+    os.kill(chosen, signal.SIGKILL)
     os.waitpid(pid, 0)
-    for left in (late, pids[1]):
-        while is_running(left):
-            assert time.monotonic() < until, "it is still there"
-            time.sleep(0.02)
+    assert_gone([*pids, upper, lower])
+    if victim != "builder":
+        assert "was killed by SIGKILL" in (tmp_path / "said").read_text()
+    assert built(of(tree, "v1"), place, quiet).seconds > 0
+    assert not list(place.glob("new-*"))
+
+
+def children(pid):
+    """Pids of its children."""
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def name_of(pid):
+    """Its comm."""
+    return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
+def test_a_build_that_forks_all_the_time_ends(tree, place, tmp_path):
+    """Each of them lives for a moment only, and has another before it ends."""
+    code = (
+        "import os, time\n"
+        "until = time.monotonic() + 60\n"
+        "os.setsid()\n"
+        "while time.monotonic() < until:\n"
+        "    if os.fork(): os._exit(0)\n"
+        "    time.sleep(0.01)\n"
+    )
+    (tmp_path / "forks.py").write_text(code)
+    build = f"{sys.executable} -S -I {tmp_path}/forks.py & sleep 60"
+    with pytest.raises(OperationFailedError, match="build_limit"):
+        built(of(tree, "v1", build=build, limit=1.0), place, quiet)
+    running = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert not [line for line in running if b"forks.py" in line and b"\0-I" in line]
+
+
+def test_a_build_has_no_more_than_it_should(tree, place, tmp_path):
+    """Of open files its three; signals as a shell's; a pipe that ends kills it."""
+    told = tmp_path / "told"
+    build = f"ls /proc/$$/fd >{told}; grep SigIgn /proc/$$/status >>{told}; make libx.so"
+    built(of(tree, "v1", build=build), place, quiet)
+    *fds, ignored = told.read_text().split("\n")[:-1]
+    assert set(fds) - {"10", "11", "255"} == {"0", "1", "2"}
+    assert int(ignored.split()[1], 16) & 1 << signal.SIGPIPE - 1 == 0
 
 
 def is_running(pid):
@@ -218,6 +303,10 @@ def test_the_cache_is_bounded(tree, place, monkeypatch):
     newest = built(of(tree, "v1"), place, quiet)
     assert Path(newest.path).exists()
     assert Path(new.path).exists(), "it was used just now"
+    another = built(of(tree, "v1", build="make libx.so CFLAGS='-O1 -fPIC -w'"), place, quiet)
+    assert Path(another.path).exists()
+    there = {path.parent.name for path in place.glob("*/entry.json")}
+    assert len(there) == 2, "twice the bound holds for what was used just now"
 
 
 def test_a_place_that_others_may_write_to_is_refused(tmp_path, monkeypatch):
