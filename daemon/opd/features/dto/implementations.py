@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 __all__ = ["Pair", "Sources", "check", "layouts_of", "open_pair", "runs_code", "sources_of"]
 
 LAYOUTS = 8
-# Of larger operations the layout shifts less than can be seen.
-_SMALL_BYTES = 16 << 10
+# Larger operations wait for memory, not for instructions.
+_LAID_OUT_MOST = 1 << 20
 
 
 def layouts_of(options: DtoOptions) -> int:
     """How many layouts are wanted: as asked, else 8 where they show."""
-    return options.layouts or (LAYOUTS if options.size < _SMALL_BYTES else 1)
+    return options.layouts or (LAYOUTS if options.size <= _LAID_OUT_MOST else 1)

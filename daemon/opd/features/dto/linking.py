@@ -1,8 +1,9 @@
 """Two builds in one library: their symbols renamed, their places drawn anew for each layout.
 
 Where a function lies changes what it costs: two copies of the same object, put
-elsewhere, differ by up to 1.5 % at 256 bytes. So small operations are measured
-over several layouts: in each the builds change places and are moved by paddings.
+elsewhere, differ by up to 1.5 % at 256 bytes, and a short loop by half. So they are
+measured over several layouts: in each the builds change places and are moved by
+paddings (opd.features.dto.alignment).
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from __future__ import annotations
 import random
 import shutil
 import subprocess
-import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from opd.errors import OperationFailedError
+from opd.features.dto.alignment import LINE, place_of
 from opd.features.dto.libraries import Kind
 
 if TYPE_CHECKING:
@@ -25,9 +26,8 @@ if TYPE_CHECKING:
 FUNCTIONS = ("memcpy", "memmove", "memset", "memcmp")
 _SECONDS = 120.0
 # Steps that loops and branch targets are sensitive to; pages beyond that do not matter.
-_TEXT_STEP, _TEXT_STEPS = 16, 1024
+_LINES = 256
 _DATA_STEP, _DATA_STEPS = 64, 64
-_LEFT_SECONDS = 3600.0
 
 
 class Side(NamedTuple):
@@ -78,7 +78,7 @@ class Linker:
         draw.shuffle(order)
         for number, (side, build) in enumerate(order):
             source = self._directory / f"{side.prefix}{seed}.s"
-            source.write_text(_padding(draw, side), encoding="utf-8")
+            source.write_text(_padding(draw, side, place_of(seed)), encoding="utf-8")
             padding = self._directory / f"pad{number}.o"
             self._run("as", "-o", str(padding), str(source))
             parts += [str(padding), "-Wl,--whole-archive", str(build), "-Wl,--no-whole-archive"]
@@ -121,14 +121,18 @@ def table(prefix: str) -> str:
     return f"opd_{prefix}table"
 
 
-def _padding(draw: random.Random, side: Side) -> str:
-    """Assembler of what goes before a build: room in each section, and its table."""
-    text = draw.randrange(_TEXT_STEPS) * _TEXT_STEP
+def _padding(draw: random.Random, side: Side, place: int) -> str:
+    """Assembler of what goes before a build: room in each section, and its table.
+
+    ``place``: bytes into a line of the cache at which its code begins.
+    """
+    text = draw.randrange(_LINES) * LINE + place
     data, zero = (draw.randrange(_DATA_STEPS) * _DATA_STEP for _ in range(2))
     cells = [f"{side.prefix}{name}" for name in FUNCTIONS]
     return "\n".join(
         [
             ".text",
+            f".balign {LINE}, 0xcc",
             f".skip {text}, 0xcc",
             ".data",
             f".skip {data}",
@@ -156,14 +160,3 @@ def _hint(text: str) -> str | None:
     if "-fPIC" in text or "relocation" in text:
         return "build the objects with -fPIC, or give a shared library as the artifact"
     return None
-
-
-def clear_old(place: Path) -> None:
-    """Take away directories of layouts that processes which were killed left."""
-    for left in place.glob("link-*"):
-        try:
-            is_old = time.time() - left.stat().st_mtime > _LEFT_SECONDS
-        except OSError:
-            continue  # somebody else took it away
-        if is_old:
-            shutil.rmtree(left, ignore_errors=True)

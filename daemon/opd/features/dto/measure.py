@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from opd.errors import OpdError
 from opd.features.dto import cells, frequency
+from opd.features.dto.alignment import by_place, levelled
 from opd.features.dto.dsa import offloaded
 from opd.features.dto.implementations import layouts_of, open_pair, sources_of
 from opd.features.dto.modes import ENVIRONMENT
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 KEPT_MOST = 30_000
 _PILOT = 20
 _PILOT_EXACT = 250
+# A difference of places, a log, that a reader should know of.
+_PLACES_SHOWN = 0.02
 # Of the samples that are kept: by arm the metric, and whose.
 _COLUMNS = (
     (Arm.A, "baseline_ns", -1),
@@ -154,7 +157,7 @@ class _Measurement:
                 self._run.progress(self._done, rounds)
             began = time.monotonic()
             verdict = judge(
-                [self._effects[key] for key in sorted(self._effects)],
+                self._groups(),
                 [self._nulls[key] for key in sorted(self._nulls)],
                 margins=margins,
                 look=look,
@@ -212,6 +215,13 @@ class _Measurement:
         kept = len(self._ticks[Arm.A])
         if kept < self._iterations:
             run.note(f"raw samples are of the first {kept} of {self._iterations} iterations")
+        places = by_place(self._effects) if self._layouts > 1 else []
+        if places and max(places) - min(places) > _PLACES_SHOWN:
+            run.note(
+                "where code lies in a line of the cache alone moves the change from"
+                f" {percent(min(places)):+.1f} to {percent(max(places)):+.1f} %: judged is the"
+                f" mean of all {len(places)} places"
+            )
         if self._moved:
             run.note(f"{self._moved} operations moved to another CPU")
         run.detail(
@@ -268,6 +278,12 @@ class _Measurement:
             }
         )
 
+    def _groups(self) -> list[list[float]]:
+        """Blocks by layout, or by round."""
+        if self._layouts > 1:
+            return levelled(self._effects)
+        return [self._effects[key] for key in sorted(self._effects)]
+
     def _layouts_used(self) -> int:
         return len(self._effects) if self._layouts > 1 else 1
 
@@ -275,10 +291,12 @@ class _Measurement:
         """What else says how still the machine held: for information."""
         groups = [self._effects[key] for key in sorted(self._effects)]
         means = [statistics.fmean(group) for group in groups]
+        places = list(map(percent, by_place(self._effects))) if self._layouts > 1 else []
         rests = [block - mean for group, mean in zip(groups, means, strict=True) for block in group]
         return {
             "autocorrelation": autocorrelation(rests),
             "group_sd_percent": 100 * statistics.stdev(means) if len(means) > 1 else None,
+            "place_percent": places,
             "outlier_share": (found.before_outliers + found.after_outliers) / (2 * kept),
             "baseline_modes": found.before_modes,
             "current_modes": found.after_modes,

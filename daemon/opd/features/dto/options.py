@@ -96,7 +96,7 @@ class DtoOptions(ProbeOptions, frozen=True, kw_only=True, forbid_unknown_fields=
     layouts: Annotated[
         int,
         about(
-            "Ways in which archives and objects are linked, measured in turn; 0: 8 below 16 KiB,"
+            "Ways in which archives and objects are linked, measured in turn; 0: 8 up to 1 MiB,"
             " else 1.",
             ge=0,
             le=64,
