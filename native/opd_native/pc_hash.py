@@ -57,6 +57,13 @@ class Target(NamedTuple):
         return ((self.end - 1 - self.start) >> self.shift) + 1
 
 
+def memory_bytes(*, slots: int, cpus: int, length: int) -> int:
+    """Memory of a PcHash, were all of it touched; tables alone with a ``length`` of 0."""
+    # A length may be of 64-bit addresses.
+    tables = int(lib.opd_pc_hash_bytes(slots, cpus, 0))
+    return tables + length * int(ffi.sizeof("uint32_t"))
+
+
 class PcHash:
     """Owns tables and buffer. Any thread may read; a Tap counts into it.
 

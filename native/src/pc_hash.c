@@ -72,6 +72,20 @@ measure_nothing(void)
     return least;
 }
 
+static size_t
+bytes_of_cpu(uint32_t slots)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t bytes = sizeof(struct opd_pc_cpu) + 2 * (size_t)slots * sizeof(struct opd_pc_slot);
+    return (bytes + page - 1) & ~(page - 1);
+}
+
+uint64_t
+opd_pc_hash_bytes(uint32_t slots, uint32_t cpus, uint64_t length)
+{
+    return (uint64_t)bytes_of_cpu(slots) * cpus + length * sizeof(_Atomic uint32_t);
+}
+
 struct opd_pc_hash *
 opd_pc_hash_create(const struct opd_pc_options *options)
 {
@@ -96,10 +110,7 @@ opd_pc_hash_create(const struct opd_pc_options *options)
     hash->cpus = options->cpus;
     hash->length = options->length;
     hash->asymmetric = can_make_barriers();
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    const size_t bytes =
-        sizeof(struct opd_pc_cpu) + 2 * (size_t)shape->slots * sizeof(struct opd_pc_slot);
-    hash->cpu_bytes = (bytes + page - 1) & ~(page - 1);
+    hash->cpu_bytes = bytes_of_cpu(shape->slots);
     hash->memory = map_memory(hash->cpu_bytes * hash->cpus);
     hash->own_buffer = options->buffer == NULL;
     hash->buffer = hash->own_buffer ? map_memory(hash->length * sizeof *hash->buffer)

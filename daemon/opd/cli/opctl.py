@@ -19,7 +19,7 @@ COMMANDS = {
     "status": "show how the daemon does: events, samples, losses, its own cost",
     "stats": "show what the extended features count, and what their hooks cost",
     "features": "show the extended features: options, events, how they do",
-    "events": "list the events that are sampled, and what really runs for each",
+    "events": "list the events that the session has samples of, and what really ran for each",
     "report": "show where the samples of a range of time are",
     "mem": "show what accesses to memory did: source, latency, cache lines, pages, nodes",
     "branches": "show retired branches from where to where, and how well they were predicted",
@@ -104,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         status = 0  # whoever read the output has seen enough
     except OSError as error:
-        output.complain(f"opctl: {output.clean(str(error))}")
+        output.complain(f"opctl: {output.clean(_os_text(error))}")
         status = 1
     except KeyboardInterrupt:
         status = _INTERRUPTED
@@ -114,6 +114,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _plain(error: OpdError) -> str:
     return "\n".join(map(output.clean, str(error).split("\n")))
+
+
+def _os_text(error: OSError) -> str:
+    """What and where, without the number."""
+    if error.strerror is None:
+        return str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
 
 
 def _run(argv: list[str]) -> int:

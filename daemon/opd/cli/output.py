@@ -115,6 +115,13 @@ def write(line: str, end: str = "\n") -> None:
             print(line.encode(encoding, "backslashreplace").decode(encoding), end=end)
 
 
+def write_bytes(data: bytes) -> None:
+    """Bytes on stdout, after what was written. Raises OperationFailedError, BrokenPipeError."""
+    with _writing():
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+
+
 def flush() -> None:
     """Let what was written arrive. Raises OperationFailedError, BrokenPipeError."""
     with _writing():

@@ -66,7 +66,10 @@ class Backend(Protocol):
         ...
 
     def events(self) -> dict[str, Any]:
-        """``{"events": [{"name", "source", "unit", "hz", "period", "feature", "column"}]}``."""
+        """``{"events": [{"name", "source", "unit", "hz", "period", …, "latest"}]}``.
+
+        ``latest``: the session's latest run has it.
+        """
         ...
 
     def features(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -283,7 +286,7 @@ class OfflineBackend:
             "probe_list": lambda params: _of_probes(reader, "probe_list", params),
             "probe_show": lambda params: _of_probes(reader, "probe_show", params),
             "probe_compare": lambda params: _of_probes(reader, "probe_compare", params),
-            "events": lambda _params: {"events": [event_map(one) for one in reader.events()]},
+            "events": lambda _params: events_answer(reader),
         }
 
     def _sql(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -311,6 +314,12 @@ def _precise(reader: Reader, method: str, params: dict[str, Any]) -> dict[str, A
     from opd.query.precise import precise_answer
 
     return precise_answer(reader, method, params)
+
+
+def events_answer(reader: Reader, session: str | None = None) -> dict[str, Any]:
+    """``events``: what a session's runs sampled, those of the latest first."""
+    rows = reader.events_by_run(session)
+    return {"events": [event_map(event) | {"latest": latest} for event, latest in rows]}
 
 
 def event_map(event: EventInfo) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from opd.errors import OpdError, OperationFailedError, UnknownNameError
-from opd.query.backend import report_answer
+from opd.query.backend import events_answer, report_answer
 from opd.query.history import marks_answer, sessions_answer
 from opd.service import sessions
 from opd.service.imports import import_in_child
@@ -136,7 +136,7 @@ class Answers:
     def events(self) -> dict[str, Any]:
         """Give the events of the session that answers."""
         with self._reader() as reader:
-            return {"events": msgspec.to_builtins(reader.events(self._daemon.session))}
+            return events_answer(reader, self._daemon.session)
 
     def features(self, params: dict[str, Any]) -> dict[str, Any]:
         """Give the features that were asked for: options, events, state."""

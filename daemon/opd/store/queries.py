@@ -114,6 +114,13 @@ class Reader:
         with self._snapshot():
             return list(events_of(self._runs(session)).values())
 
+    def events_by_run(self, session: str | None = None) -> list[tuple[EventInfo, bool]]:
+        """The same, each with whether the session's latest run has it (else an earlier one)."""
+        with self._snapshot():
+            runs = self._runs(session)
+            latest = {event.name for event in runs[-1].info.events} if runs else set()
+            return [(event, event.name in latest) for event in events_of(runs).values()]
+
     def quality(
         self,
         *,

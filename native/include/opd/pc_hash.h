@@ -8,6 +8,11 @@
 // read-modify-write but on the buffer; readers exclude each other. To flip, a
 // reader changes which table each CPU counts in and waits until those that are
 // in the middle of a hit are through.
+// Where a hit of slot s of the buffer is counted: a table is G groups of
+// min(ways, 8) slots. Looked through, each from its front, are `ways` slots: group
+// s mod G first, then by steps of 2 * (s div G) + 1 groups, modulo G. It goes to
+// the slot that counts s already, or to the first unused one.
+//
 // Exact: hits added = hits in the buffer after a flush (each word modulo 2^32,
 // and `wraps` counts when one went round).
 #ifndef OPD_PC_HASH_H
@@ -23,8 +28,8 @@
 
 // What is done with a hit for which none of its `ways` slots is free.
 enum opd_pc_policy {
-    OPD_PC_FLUSH = 0, // the whole table goes to the buffer
-    OPD_PC_EVICT = 1, // one slot of its first group does, in turn
+    OPD_PC_FLUSH = 0, // the whole table goes to the buffer; the hit begins its first group
+    OPD_PC_EVICT = 1, // one slot of its first group does, in turn, by the CPU's evictions
     OPD_PC_NONE = 2,  // the hit itself does
 };
 
@@ -43,6 +48,10 @@ struct opd_pc_options {
 };
 
 struct opd_pc_hash;
+
+// Memory of the tables of `cpus` CPUs and of a buffer of `length` slots, were all of it
+// touched. `slots` as in a shape.
+uint64_t opd_pc_hash_bytes(uint32_t slots, uint32_t cpus, uint64_t length);
 
 // NULL with errno: EINVAL for a shape or size that cannot be, ENOMEM. Memory
 // is touched when it is first counted in.
@@ -71,10 +80,10 @@ struct opd_pc_stats {
     uint64_t hits;           // added
     uint64_t shared_updates; // atomic additions to the buffer: one for each used slot flushed
     uint64_t flushes;        // of a whole table for want of room
-    uint64_t flips;          // by readers
+    uint64_t flips;          // by readers; of one CPU those when it had hits since its last
     uint64_t evictions;      // slots that gave way to others
     uint64_t wraps;          // words of the buffer that went past 2^32
-    uint64_t probe_max;      // most slots looked at for a hit
+    uint64_t probe_max;      // most slots looked at for a hit, `ways` when none was free
     uint64_t bytes;          // of tables that were counted in
     double ns_per_hit;       // mean of a hit in 61, 0 before the first
     double flip_ns;          // mean of a flip with its flush

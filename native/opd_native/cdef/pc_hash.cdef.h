@@ -10,6 +10,7 @@ struct opd_pc_options {
     void *buffer;
 };
 struct opd_pc_hash;
+uint64_t opd_pc_hash_bytes(uint32_t slots, uint32_t cpus, uint64_t length);
 struct opd_pc_hash *opd_pc_hash_create(const struct opd_pc_options *options);
 void opd_pc_hash_destroy(struct opd_pc_hash *hash);
 void opd_pc_hash_add(struct opd_pc_hash *hash, uint32_t cpu, const uint32_t *slots, size_t count);
@@ -42,4 +43,5 @@ struct opd_pc_tap_options {
 struct opd_pc_tap;
 struct opd_pc_tap *opd_pc_tap_create(const struct opd_pc_tap_options *options);
 void opd_pc_tap_destroy(struct opd_pc_tap *tap);
+void opd_pc_tap_kernel(struct opd_pc_tap *tap, uint32_t cpu, uint64_t address);
 uint64_t opd_pc_tap_outside(const struct opd_pc_tap *tap);

@@ -211,6 +211,69 @@ def test_no_daemon_is_69_and_a_missing_file_1(capsys, tmp_path):
     capsys.readouterr()
 
 
+@pytest.mark.parametrize(
+    "case",
+    [
+        (None, 1, "No such file or directory"),
+        (b"", 2, "0 bytes are no profile buffer"),
+        (b"\x10\0\0", 2, "3 bytes are no profile buffer"),
+        (struct.pack("=I", 16), 2, "4 bytes are no profile buffer"),
+        (struct.pack("=3I", 16, 1, 1)[:-1], 2, "11 bytes are no profile buffer"),
+        (struct.pack("=3I", 16, 1, 1), 2, "it was cut short"),
+        (b"\xfa\x01\x9c\x83" * 64, 2, "not with a step"),
+    ],
+)
+def test_a_file_that_is_no_buffer_is_one_line(capsys, files, tmp_path, case):
+    """With the file, in words, by the status that it has elsewhere."""
+    content, status, words = case
+    wrong = tmp_path / "wrong"
+    if content is not None:
+        wrong.write_bytes(content)
+    assert_is_refused(capsys, ("-p", str(wrong), "-m", str(files[0])), status, str(wrong), words)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("map", None, 1, "No such file or directory"),
+        ("map", b"", 2, "no _stext"),
+        ("map", bytes(range(256)) * 99, 2, "no _stext"),
+        ("map", b"\xff\xfe\x07 \x80 \x81\n", 2, "not a line of a map"),
+        ("map", b"\0" * (1 << 17), 2, "a line of 65536"),
+        ("map", b"-1 T _stext\n", 2, "not a line of a map"),
+        ("map", b"9 T _stext\n9 T _etext\n", 2, "is not above"),
+        ("map.gz", b"no gzip", 2, "cannot be unpacked"),
+        ("map.gz", gzip.compress(MAP.encode())[:-20], 2, "cannot be unpacked"),
+        ("map.gz", gzip.compress(MAP.encode())[:12] + b"\xff" * 40, 2, "cannot be unpacked"),
+    ],
+)
+def test_a_file_that_is_no_map_is_one_line(capsys, files, tmp_path, case):
+    """The same."""
+    name, content, status, words = case
+    wrong = tmp_path / "wrong" / name
+    wrong.parent.mkdir()
+    if content is not None:
+        wrong.write_bytes(content)
+    assert_is_refused(capsys, ("-p", str(files[1]), "-m", str(wrong)), status, str(wrong), words)
+
+
+def assert_is_refused(capsys, options, status, *words):
+    """One line of words on stderr, nothing on stdout."""
+    assert opctl.main(["readprofile", *options]) == status
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert "Errno" not in said.err
+    for word in words:
+        assert word in said.err
+
+
+def test_devices_without_an_end_are_refused_at_once(capsys, files):
+    """By their first word, or line."""
+    assert_is_refused(capsys, ("-p", "/dev/zero", "-m", str(files[0])), 2, "begins with 0")
+    assert_is_refused(capsys, ("-p", str(files[1]), "-m", "/dev/zero"), 2, "a line of 65536")
+
+
 class Backend:
     """Has a buffer with names."""
 
@@ -293,6 +356,43 @@ def test_a_raw_buffer_can_go_to_stdout(backend):
     )
     assert done.stdout[:4] == struct.pack("=I", 16)
     assert len(done.stdout) == 4 * (LENGTH + 1)
+
+
+def test_a_raw_buffer_that_nobody_can_take_is_one_line(backend):
+    """A full device, at stdout and as a file."""
+    command = [sys.executable, "-m", "opd.cli.opctl", "readprofile"]
+    command += ["--endpoint", backend.endpoint, "--raw"]
+    with open("/dev/full", "wb") as full:  # noqa: PTH123
+        for where in ("-", "/dev/full"):
+            done = subprocess.run(
+                [*command, where],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+                timeout=60,
+            )
+            assert done.returncode == 1
+            assert done.stderr.count("\n") == 1
+            assert "cannot write" in done.stderr
+            assert "No space left on device" in done.stderr
+
+
+def test_a_large_buffer_is_written_in_parts(profile):
+    """Each slot at its place, across the parts."""
+    large = profile._replace(length=(1 << 20) + 5, bins={0: 1, (1 << 20) - 1: 2, 1 << 20: 3})
+    parts = list(large.chunks())
+    assert [len(part) for part in parts] == [1, 1 << 20, 5]
+    assert (parts[0][0], parts[1][0], parts[1][-1], parts[2][0]) == (16, 1, 2, 3)
+    assert sum(map(sum, parts[1:])) == 6
+
+
+def test_a_map_of_a_kernel_loaded_elsewhere_is_refused(capsys, backend, tmp_path):
+    """Its names would be of nothing, and all ticks nobody's."""
+    path = tmp_path / "System.map"
+    path.write_text(MAP.replace("ffffffff81", "ffffffff91"))
+    words = ("--endpoint", backend.endpoint, "-m", str(path))
+    assert_is_refused(capsys, words, 2, str(path), "loaded elsewhere", "0xffffffff81000000")
 
 
 def test_a_map_of_ones_own_names_a_daemons_buffer(capsys, backend, files):

@@ -4,6 +4,7 @@ import sqlite3
 import threading
 from array import array
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -221,6 +222,19 @@ def test_an_event_without_hits_has_total_zero(tmp_path):
         assert result.quality["windows"] == {"have": 0, "missing": 0}
         assert [event.name for event in reader.events()] == ["cpu-clock"]
         assert [run.run for run in reader.runs()] == ["f" * 32]
+
+
+def test_an_event_of_an_earlier_run_is_told_from_the_latest_ones(tmp_path):
+    """Its samples are there to ask for; a reload took it away."""
+    first, other = make_run(), make_run(run="1" * 32, started_ns=START_NS + 1)
+    dropped = msgspec.structs.replace(first.events[0], name="profile_hash")
+    first = msgspec.structs.replace(first, events=[*first.events, dropped])
+    for run in (first, other):
+        write(tmp_path, [], run)
+    with open_reader(tmp_path) as reader:
+        found = [(event.name, latest) for event, latest in reader.events_by_run()]
+        assert found == [("cpu-clock", True), ("profile_hash", False)]
+        assert [event.name for event in reader.events()] == [name for name, _ in found]
 
 
 def test_the_latest_session_is_the_default(tmp_path):

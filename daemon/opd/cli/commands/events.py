@@ -1,8 +1,8 @@
-"""opctl events: what is, or was, sampled."""
+"""opctl events: what the session's latest run samples, and what only earlier ones did."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from opd.cli import asking, output
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = "opctl events --format json"
 
-_COLUMNS = ("name", "source", "unit", "hz", "period")
+_COLUMNS = ("name", "source", "unit", "hz", "period", "run")
 
 
 def add_arguments(_: argparse.ArgumentParser) -> None:
@@ -24,8 +24,15 @@ def run(arguments: argparse.Namespace) -> int:
         answer = source.call("events")
     if arguments.format == "json":
         output.print_json(answer)
-    elif arguments.format == "csv":
-        output.print_csv(_COLUMNS, answer["events"])
+        return 0
+    rows = [one | {"run": _run(one)} for one in answer["events"]]
+    if arguments.format == "csv":
+        output.print_csv(_COLUMNS, rows)
     else:
-        output.print_table(_COLUMNS, answer["events"], right=("hz", "period"))
+        output.print_table(_COLUMNS, rows, right=("hz", "period"))
     return 0
+
+
+def _run(event: dict[str, Any]) -> str:
+    """Of an event that a reload took away the samples are still there."""
+    return "latest" if event.get("latest", True) else "earlier"

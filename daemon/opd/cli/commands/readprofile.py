@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,8 @@ from opd.cli.profilebuffer import (
     Function,
     Profile,
     Row,
+    bins_of,
+    check_fits,
     counters,
     lines,
     read_map,
@@ -106,6 +107,8 @@ def _of_file(arguments: argparse.Namespace) -> tuple[dict[str, Any], Profile, li
     start = functions[0].start if functions else 0
     bins = {slot: ticks for slot, ticks in enumerate(words[1:]) if ticks}
     profile = Profile(start, words[0], len(words) - 1, bins)
+    if functions:
+        check_fits(arguments.profile, profile, functions)
     return {"what": "kernel", "image": "[kernel]"}, profile, functions
 
 
@@ -124,11 +127,25 @@ def _ask(arguments: argparse.Namespace) -> tuple[dict[str, Any], Profile, list[F
             return about, profile, []
         if answer["what"] != "kernel":
             raise UsageError(f"--mapfile names a kernel's functions, not those of {about['image']}")
-        return about, profile, read_map(arguments.mapfile)
+        return about, profile, _of_this_kernel(arguments.mapfile, profile)
     found = set(_functions(rows))
     if "symbols" in answer:
         found |= set(_functions(tables.decode(answer["symbols"])))
     return about, profile, sorted(found, key=lambda one: (one.start, one.end))
+
+
+def _of_this_kernel(path: str, profile: Profile) -> list[Function]:
+    """A map's functions, if any is where the buffer's code is."""
+    functions = read_map(path)
+    start, end = functions[0].start, functions[-1].end
+    if end <= profile.start or start >= profile.address(profile.length):
+        raise UsageError(
+            f"{path}: its code is {start:#x}-{end:#x}, the buffer's"
+            f" {profile.start:#x}-{profile.address(profile.length):#x}: the kernel is loaded"
+            " elsewhere, or it is another's map",
+            hint="/proc/kallsyms has it as it is loaded",
+        )
+    return functions
 
 
 def _functions(columns: dict[str, Sequence[Any]]) -> Iterator[Function]:
@@ -137,13 +154,14 @@ def _functions(columns: dict[str, Sequence[Any]]) -> Iterator[Function]:
 
 
 def _write_raw(path: str, profile: Profile) -> None:
-    words = profile.words()
     if path == "-":
-        output.flush()
-        sys.stdout.buffer.write(words.tobytes())
+        for words in profile.chunks():
+            output.write_bytes(words.tobytes())
         return
     try:
-        Path(path).write_bytes(words.tobytes())
+        with Path(path).open("wb") as file:
+            for words in profile.chunks():
+                file.write(words)
     except OSError as error:
         raise OperationFailedError(f"cannot write {path}: {error.strerror}") from error
 
@@ -155,7 +173,13 @@ def _show(
         _show_csv(arguments, profile, rows)
         return
     if arguments.format == "json":
-        found = records(profile, rows, bins=arguments.histbin, subcounters=arguments.counters)
+        found = records(
+            profile,
+            rows,
+            bins=arguments.histbin,
+            subcounters=arguments.counters,
+            everything=arguments.all,
+        )
         numbers = {
             "start": profile.start,
             "end": profile.address(profile.length),
@@ -171,6 +195,7 @@ def _show(
         verbose=arguments.verbose,
         bins=arguments.histbin,
         subcounters=arguments.counters,
+        everything=arguments.all,
     ):
         # Tabs are readprofile's; of a name nothing else may reach a terminal.
         output.write("\t".join(map(output.clean, line.split("\t"))))
@@ -187,7 +212,7 @@ def _show_csv(arguments: argparse.Namespace, profile: Profile, rows: Sequence[Ro
         for address, ticks in (
             counters(profile, row)
             if arguments.counters
-            else [(profile.address(slot), ticks) for slot, ticks in row.bins]
+            else bins_of(profile, row, everything=arguments.all)
         )
     ]
     output.print_csv(("ticks", "symbol", "address"), slots)

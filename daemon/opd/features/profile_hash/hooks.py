@@ -13,6 +13,7 @@ from opd.errors import OperationFailedError
 from opd.features.declared import Feature, Stats, UnavailableError
 from opd.features.hookspecs import hookimpl
 from opd.features.profile_hash.cpus import nodes_by_cpu
+from opd.features.profile_hash.memory import check_memory
 from opd.features.profile_hash.options import ProfileHashOptions
 from opd.features.profile_hash.statistics import stats_of
 from opd.features.profile_hash.target import find_code
@@ -38,6 +39,8 @@ class ProfileHash:
     """The feature from its init to its deinit. Any thread may read it."""
 
     def __init__(self, options: ProfileHashOptions, context: Context, code: Named) -> None:
+        nodes = nodes_by_cpu()
+        check_memory(options, code.target, cpus=len(nodes))
         self.options = options
         self._context = context
         self.code = code
@@ -45,7 +48,7 @@ class ProfileHash:
             slots=options.slots,
             ways=options.all_ways,
             policy=options.policy,
-            nodes=nodes_by_cpu(),
+            nodes=nodes,
             length=code.target.length,
         )
         self.event = ""  # what is counted
@@ -208,6 +211,9 @@ def opd_ext_init(feature: Feature, options: ProfileHashOptions, context: Context
     code = find_code(options)
     try:
         one = ProfileHash(options, context, code)
+    except UnavailableError:
+        code.close()
+        raise
     except NativeError as error:
         code.close()
         raise UnavailableError(f"no room for its tables: {error}") from error

@@ -20,9 +20,12 @@ SHIFT_MOST = 31
 # Eight pages of 4 KiB, where evicting needs within 1 % as few updates as a whole buffer a
 # CPU (docs/benchmarks.md, hash). The kernel's own tables had one page, and flushed it.
 SLOTS = 4096
+SLOTS_LEAST = 8
 WAYS = 8  # a line of the cache, where one slot gives way
 RATE_MOST = 100_000
-_END = re.compile(r"(0x)?[0-9a-fA-F]{4,16}|[A-Za-z_.$][A-Za-z0-9_.$]*")
+MODULE_MOST = 55  # letters that the kernel takes
+# A symbol of the kernel has 511 letters at most.
+_END = re.compile(r"0x[0-9a-fA-F]{1,16}|[0-9a-fA-F]{4,16}|[A-Za-z_.$][A-Za-z0-9_.$]{0,510}")
 
 
 class ProfileHashOptions(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,7 +48,11 @@ class ProfileHashOptions(Options, frozen=True, kw_only=True, forbid_unknown_fiel
     ] = ""
     slots: Annotated[
         int,
-        about("Slots of a table, a power of two; each CPU has two tables.", ge=8, le=SLOTS_MOST),
+        about(
+            "Slots of a table, a power of two; each CPU has two tables.",
+            ge=SLOTS_LEAST,
+            le=SLOTS_MOST,
+        ),
     ] = SLOTS
     ways: Annotated[
         int,
@@ -80,10 +87,15 @@ class ProfileHashOptions(Options, frozen=True, kw_only=True, forbid_unknown_fiel
                 raise ValueError(f"{name}: {value} is no power of two; near it: {low} or {low * 2}")
         if self.ways > self.slots:
             raise ValueError(f"ways: {self.ways} are more than the {self.slots} slots of a table")
-        if "/" in self.module or self.module != self.module.strip("[] "):
-            raise ValueError(f"module: expected a name such as nf_tables, got {self.module!r}")
-        if self.binary and not self.binary.startswith("/"):
-            raise ValueError(f"binary: expected an absolute path, got {self.binary!r}")
+        if (
+            "/" in self.module
+            or self.module != self.module.strip("[] ")
+            or len(self.module) > MODULE_MOST
+        ):
+            got = self.module[:100]
+            raise ValueError(f"module: expected a name such as nf_tables, got {got!r}")
+        if self.binary and (not self.binary.startswith("/") or "\0" in self.binary):
+            raise ValueError(f"binary: expected an absolute path, got {self.binary[:100]!r}")
         if self.range:
             split_range(self.range)
         if self.event:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from opd.config.nearest import did_you_mean
 from opd.features.declared import UnavailableError
 from opd.features.profile_hash.names import in_file, in_kernel
-from opd.features.profile_hash.options import SHIFT_MOST, address_of, split_range
+from opd.features.profile_hash.options import address_of, split_range
 from opd.features.profilebuffer import BINARY, KERNEL, MODULE
 from opd.symbols.kallsyms import MODULES, open_kallsyms
 from opd_native.elf import Elf
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
     from opd.features.profile_hash.options import ProfileHashOptions
     from opd.features.profilebuffer import Lookup
-
-# Words of the buffer: 1 GiB of them, were all touched.
-LENGTH_MOST = 1 << 28
 
 
 class Named(Protocol):
@@ -107,7 +104,7 @@ def find_code(
             return next((first for first, _ in table.ranges([name])), 0)
 
     start, end = _narrowed(options, what, start, end, of_symbol)
-    return KernelCode(what, _checked(Target(start, end, options.shift)), open_list)
+    return KernelCode(what, Target(start, end, options.shift), open_list)
 
 
 def _hidden(error: NativeError) -> str:
@@ -116,7 +113,7 @@ def _hidden(error: NativeError) -> str:
             "the kernel hides its addresses from this user (kernel.kptr_restrict):"
             " run opd as root, or with CAP_SYSLOG"
         )
-    return f"the kernel's symbol list cannot be read: {error}"
+    return f"the kernel's symbol list cannot be read: {error.strerror}"
 
 
 def _module_range(name: str, path: str) -> tuple[int, int]:
@@ -162,18 +159,6 @@ def _narrowed(
     return ends[0], ends[1]
 
 
-def _checked(target: Target) -> Target:
-    if target.length > LENGTH_MOST:
-        fits = target.shift
-        while target._replace(shift=fits).length > LENGTH_MOST and fits < SHIFT_MOST:
-            fits += 1
-        raise UnavailableError(
-            f"shift={target.shift} makes {target.length} slots of the buffer, at most"
-            f" {LENGTH_MOST}; shift={fits} would do"
-        )
-    return target
-
-
 def _find_file(options: ProfileHashOptions) -> FileCode:
     path = options.binary
     try:
@@ -195,8 +180,7 @@ def _find_file(options: ProfileHashOptions) -> FileCode:
 
                 start, end = _narrowed(options, path, start, end, of_symbol)
         except NativeError as error:
-            word = "is no ELF file" if error.errno == errno.ENOEXEC else f"cannot be used: {error}"
-            raise UnavailableError(f"{path} {word}") from error
+            raise UnavailableError(f"{path} {_unusable(error)}") from error
         target = Target(
             start,
             end,
@@ -207,10 +191,18 @@ def _find_file(options: ProfileHashOptions) -> FileCode:
             minor=os.minor(status.st_dev),
             inode=status.st_ino,
         )
-        return FileCode(path, fd, _checked(target))
+        return FileCode(path, fd, target)
     except BaseException:
         os.close(fd)
         raise
+
+
+def _unusable(error: NativeError) -> str:
+    if error.errno == errno.ENOEXEC:
+        return "is no ELF file"
+    if error.errno == errno.E2BIG:
+        return "is damaged, or has more parts than can be used"
+    return f"cannot be used: {error.strerror}"
 
 
 def _code_range(path: str, code: Sequence[tuple[int, int, int]]) -> tuple[int, int]:

@@ -106,6 +106,23 @@ def test_a_file_is_counted_by_its_own_addresses(program):
     one.close()
 
 
+def test_a_range_may_be_of_short_addresses_after_0x(program):
+    """Those of a file begin low."""
+    with pytest.raises(UnavailableError, match=r"range 0x1-0x2 \(0x1-0x2\) is not inside of"):
+        find(binary=str(program), range="0x1-0x2")
+
+
+def test_a_file_with_a_header_alone_is_told(tmp_path):
+    """Random behind the magic number: no traceback, no number of an error."""
+    wrong = tmp_path / "wrong"
+    for size in (4, 63, 64, 4096):
+        wrong.write_bytes(b"\x7fELF\x02\x01\x01" + b"\xa5" * size)
+        with pytest.raises(UnavailableError) as caught:
+            find(binary=str(wrong))
+        assert str(caught.value).startswith(str(wrong))
+        assert "Errno" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("path", "words"),
     [
@@ -120,10 +137,3 @@ def test_a_file_that_cannot_be_counted_is_told(path, words):
         find(binary=path)
     assert path in str(caught.value)
     assert words in str(caught.value)
-
-
-def test_too_many_slots_are_refused_with_what_fits():
-    """Memory is bounded."""
-    big = LIST.replace(b"ffffffff81000400 T _etext", b"ffffffff91000401 T _etext")
-    with pytest.raises(UnavailableError, match="shift=1 would do"):
-        find_code(ProfileHashOptions(shift=0), open_list=lambda: Kallsyms(big))
