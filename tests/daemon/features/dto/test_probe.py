@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dto_libraries import compiled, source
 from opd.errors import OperationFailedError, UsageError
 from opd.features.dto import cells, frequency, modes
 from opd.features.dto.implementations import open_pair, sources_of
@@ -315,6 +316,15 @@ def is_orphan(stat):
     except OSError:
         return False
     return "(opd-probe)" in text and text.rpartition(")")[2].split()[1] == "1"
+
+
+def test_a_library_that_goes_wrong_after_many_calls_is_void(tmp_path):
+    """The end of a round sees it, and the byte is told."""
+    text = source(before="static int calls;", in_copy="if (++calls > 200 && n) n--;")
+    library = compiled(tmp_path, "libx", text)
+    (parameters,) = running.plan("dto", f"size=4k,current={library},{QUICK}").parameters
+    outcome = running.measure("dto", [parameters], limits=Limits(seconds=60.0))
+    assert "current: byte 4095 of 4096 after memcpy is" in outcome.void
 
 
 def test_a_probe_that_hangs_or_is_killed_is_void():
