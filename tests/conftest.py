@@ -48,6 +48,14 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path.relative_to(TESTS).parts[0] not in SLOW)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_turn(tmp_path_factory):
+    """Probes run one at a time on a machine: on this test process's."""
+    os.environ["OPD_PROBE_LOCK"] = str(tmp_path_factory.mktemp("turn") / "probe.lock")
+    yield
+    del os.environ["OPD_PROBE_LOCK"]
+
+
 @pytest.fixture(autouse=True)
 def _environment_is_left_alone():
     """A test that changes the environment changes it back."""

@@ -38,9 +38,10 @@ def parse_ext_feature(text: str, *, flag: str = "--ext-feature") -> list[AskedFe
     Raises ConfigError that names the token. Whether there is such a feature
     or option is asked later.
     """
-    where = f"{flag} {shown(text)}"
     if len(text) > ARGS_MOST:
         raise ConfigError(f"{flag}: longer than {ARGS_MOST} characters")
+    require_utf8(text, flag)
+    where = f"{flag} {shown(text)}"
     name, colon, args = text.partition(":")
     if name.strip() == "ibs":
         from opd.features.legacy import parse_ibs  # few spell it so
@@ -62,6 +63,20 @@ def shown(text: str) -> str:
     """A token in quotes, on one line, not too long."""
     quoted = ascii(text) if not text.isprintable() else repr(text)
     return quoted if len(quoted) <= 120 else f"{quoted[:116]}...'"
+
+
+def require_utf8(text: str, where: str) -> None:
+    """ConfigError: the command line had bytes here that are no text; it shows the first of them."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        before = text[: error.start][-60:]
+        # As surrogateescape (PEP 383) brings it: U+DC80 to U+DCFF.
+        byte = ord(text[error.start]) & 0xFF
+        raise ConfigError(
+            f"{where}: byte 0x{byte:02x} after {shown(before)} is no UTF-8",
+            hint="names and values of options are text in UTF-8",
+        ) from error
 
 
 def parse_pairs(args: str, where: str) -> list[Argument]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
@@ -44,7 +44,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     What must hold beyond types, ``__post_init__`` says by raising ValueError
     with the wrong token and the valid ones: that is exit status 78, before
     anything of the machine is asked.
+
+    ``exclusive``: pairs of options of which one is given. It sees what
+    ``__post_init__`` cannot: a value given that is the default too. The second
+    counts as given when it is not as it is by default.
     """
+
+    exclusive: ClassVar[tuple[tuple[str, str], ...]] = ()
 
 
 class ReplayOptions(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):

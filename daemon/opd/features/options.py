@@ -118,13 +118,36 @@ def read_options(feature: Feature, given: Mapping[str, Given]) -> Options:
     if problems:
         raise ConfigError("\n".join(problems))
     try:
-        return feature.options(**values)
+        options = feature.options(**values)
     except (ValueError, TypeError) as error:
         where = next(iter({one.where for one in given.values()}), feature.name)
         raise ConfigError(f"{where}: {error}") from error
     except Exception as error:
         # What else a plugin's check raises says that the plugin is wrong, not the user.
         raise ConfigError(f"{feature.name}: its check of the options broke: {error!r}") from error
+    # What the struct says of it is more than this can.
+    if problems := _exclusive(feature.options, given, values):
+        raise ConfigError("\n".join(problems))
+    return options
+
+
+def _exclusive(
+    struct: type[Options], given: Mapping[str, Given], values: Mapping[str, Any]
+) -> list[str]:
+    """A line for each pair of which one is to be given, and both are."""
+    usual = {field.name: field.default for field in msgspec.structs.fields(struct)}
+    return [
+        f"{given[first].where}: {first} and {second}: give one of them, got"
+        f" {first}={_plain(values[first])} and {second}={_plain(values[second])}"
+        for first, second in struct.exclusive
+        if first in values and second in values and values[second] != usual[second]
+    ]
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "+".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def texts(arguments: tuple[Argument, ...]) -> dict[str, Given]:

@@ -31,6 +31,7 @@ REMEMBERED = 16
 _IDLE_SECONDS = 2.0
 _IDLE_SHARE = 0.1
 _AGAIN_SECONDS = 30.0
+_TURN_SECONDS = 1.0
 _NUMBERS_MOST = 1 << 30
 
 
@@ -48,6 +49,7 @@ class _Job:
         self.error: OpdError | None = None
         self.cancelled = ""
         self.ended = threading.Event()
+        self.turn = -1  # descriptor of the machine's lock
 
     def view(self) -> dict[str, Any]:
         """What a client is told."""
@@ -204,18 +206,10 @@ class Probing:
     ) -> _Job:
         """Take the one place there is. Raises OperationFailedError when it is taken."""
         with self._changed:
-            if wait:
-                self._changed.wait_for(lambda: self._closed or self._running is None)
-            if self._closed:
-                raise OperationFailedError("the daemon is ending")
-            if self._running is not None:
-                other = self._running
-                raise OperationFailedError(
-                    f"probe job {other.number} is running: {other.words}",
-                    hint=f"wait, or end it: opctl probe cancel {other.number}",
-                )
+            turn = self._take_machine(wait=wait)
             self._number = self._number % _NUMBERS_MOST + 1
             job = _Job(self._number, words, origin, asker)
+            job.turn = turn
             self._running = self._jobs[job.number] = job
             while len(self._jobs) > REMEMBERED:
                 del self._jobs[next(iter(self._jobs))]
@@ -224,6 +218,28 @@ class Probing:
             target=self._work, args=(job, planned, against), name="opd-probe", daemon=True
         ).start()
         return job
+
+    def _take_machine(self, *, wait: bool) -> int:
+        """The machine's turn (opd.probes.alone), this daemon's own first. Lock held."""
+        from opd.probes.alone import OtherProbeRunsError, take
+
+        while True:
+            if wait:
+                self._changed.wait_for(lambda: self._closed or self._running is None)
+            if self._closed:
+                raise OperationFailedError("the daemon is ending")
+            if (other := self._running) is not None:
+                raise OperationFailedError(
+                    f"probe job {other.number} is running: {other.words}",
+                    hint=f"wait, or end it: opctl probe cancel {other.number}",
+                )
+            try:
+                return take(self._daemon.directory)
+            except OtherProbeRunsError:
+                if not wait:
+                    raise
+                # Nobody tells when a process lets a file go.
+                self._changed.wait(_TURN_SECONDS)
 
     def _poll(self, number: int) -> dict[str, Any]:
         job = self._find(number)
@@ -288,6 +304,7 @@ class Probing:
             job.error = error
         except Exception as error:  # noqa: BLE001 - a probe's end is not the daemon's
             job.error = OperationFailedError(f"the probe job broke: {error!r}")
+        os.close(job.turn)
         with self._changed:
             self._running = None
             job.ended.set()

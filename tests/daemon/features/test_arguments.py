@@ -128,3 +128,21 @@ def test_a_mistake_in_oprofiles_spelling(text, part):
     with pytest.raises(ConfigError) as error:
         parse_ext_feature(text)
     assert part in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("null:a=\udcff", "byte 0xff after 'null:a=' is no UTF-8"),
+        ("n\udc80ull", "byte 0x80 after 'n' is no UTF-8"),
+        ("null:" + "a" * 99 + "\udce9", "aaa' is no UTF-8"),
+    ],
+)
+def test_bytes_that_are_no_text_are_told(text, part):
+    """As they come from a command line, before anybody else meets them."""
+    with pytest.raises(ConfigError) as caught:
+        parse_ext_feature(text)
+    assert caught.value.message.startswith("--ext-feature: ")
+    assert part in caught.value.message
+    assert "UTF-8" in caught.value.hint
+    assert caught.value.message.isprintable()

@@ -24,6 +24,7 @@ class Many(ReplayOptions, frozen=True, kw_only=True, forbid_unknown_fields=True)
     memory: Annotated[int, about("How much.", unit="size", ge=1)] = 1 << 20
     sizes: Annotated[tuple[int, ...], about("Several.", unit="size")] = ()
     name: Annotated[str, about("A name.")] = ""
+    exclusive = (("memory", "share"),)
 
     def __post_init__(self):
         """Refuse what types cannot."""
@@ -115,6 +116,17 @@ def test_all_mistakes_at_once():
     with pytest.raises(ConfigError) as error:
         read(count="x", rand="y", nothing="z")
     assert len(error.value.message.splitlines()) == 3
+
+
+def test_of_a_pair_one_is_given():
+    """A default that is given counts; the second as it is by default is not given."""
+    for given in ({"memory": "1m", "share": "0.1"}, {"memory": "2m", "share": "0"}):
+        with pytest.raises(ConfigError, match="-x many: memory and share: give one of them, got"):
+            read(**given)
+    assert read(memory="2m", share="0.5").memory == 2 << 20
+    assert read(share="0.1").share == 0.1
+    with pytest.raises(ConfigError, match=r"feature.many.: memory and share: give one"):
+        read_toml(memory=1 << 20, share=0.25)
 
 
 def test_toml_values():

@@ -23,6 +23,7 @@ EXAMPLE = """opctl probe run calibrate what=loop+syscall,repeats=20
   opctl probe show 12 13 14 --plot page.html
   opctl probe compare 12 15
   opctl probe compare calibrate:work=100 calibrate:work=105
+  opctl probe compare pft:memory=16m,repeats=1 pft:memory=16m,repeats=1,threads=2
   opctl probe cancel"""
 
 _ACTIONS = ("run", "list", "show", "cancel", "compare")
@@ -43,8 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         metavar="WORD",
         help="run: PROBE [OPTION=VALUE,…] (a value with + sweeps); list: [PROBE]; show: NUMBER…;"
-        " cancel: [NUMBER of the job or schedule]; compare: two numbers of runs, or two of"
-        " PROBE:OPTIONS, which are measured in turn",
+        " cancel: [NUMBER of the job or schedule]; compare: A B, two numbers of runs, or two of"
+        " PROBE[:OPTIONS], which are measured in turn. It judges B by A: OK, also when B is"
+        " faster (exit status 0), REGRESSED (3), UNDECIDED: needs more rounds (4), INVALID: A"
+        " differs from itself (5); a void run is 1",
     )
     parser.add_argument("--top", type=int, metavar="N", help="list: only the last N (default: 50)")
     parser.add_argument("--changes", action="store_true", help="list: where levels changed")
@@ -69,12 +72,26 @@ def run(arguments: argparse.Namespace) -> int:
             f"probe {arguments.action} takes {how_many} words, got {len(arguments.words)}",
             hint="see opctl probe --help",
         )
+    _check_words(arguments)
     for name in ("top", "rounds", "processes"):
         if (value := getattr(arguments, name)) is not None and value < 1:
             raise UsageError(f"--{name}: expected 1 or more, got {value}")
     if arguments.action in ("list", "cancel") and arguments.format not in _CONTRACT_FORMS:
         raise UsageError(f"--format {arguments.format!r}: there are: {' '.join(_CONTRACT_FORMS)}")
     return int(_DO[arguments.action](arguments))
+
+
+def _check_words(arguments: argparse.Namespace) -> None:
+    """UsageError: bytes of the command line that are no text, before anybody else meets them."""
+    from opd.errors import ConfigError
+    from opd.features.arguments import require_utf8
+
+    try:
+        for word in (*arguments.words, arguments.metric or ""):
+            require_utf8(word, f"probe {arguments.action}")
+    except ConfigError as error:
+        # Of opd's settings it would be 78; these are words of a command.
+        raise UsageError(error.message, hint=error.hint) from error
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -316,6 +333,7 @@ def _tell(progress: ProgressLine, done: Mapping[str, Any]) -> None:
 
 
 def _here(arguments: argparse.Namespace, probe: str, options: str) -> list[dict[str, Any]]:
+    from opd.probes.alone import alone
     from opd.probes.jobs import measure_all
     from opd.probes.local import LocalKeeper
     from opd.probes.running import plan
@@ -324,7 +342,7 @@ def _here(arguments: argparse.Namespace, probe: str, options: str) -> list[dict[
     keeper = LocalKeeper(arguments.session_dir)
     progress = ProgressLine()
     try:
-        with interrupts() as interrupted:
+        with alone(arguments.session_dir), interrupts() as interrupted:
             measure_all(planned, "asked", keeper, _control(interrupted, progress))
     finally:
         progress.clear()
@@ -333,6 +351,7 @@ def _here(arguments: argparse.Namespace, probe: str, options: str) -> list[dict[
 
 
 def _compare_here(arguments: argparse.Namespace, params: dict[str, Any]) -> dict[str, Any]:
+    from opd.probes.alone import alone
     from opd.probes.jobs import Comparison, compare_now
     from opd.probes.local import LocalKeeper
     from opd.probes.running import plan
@@ -343,7 +362,7 @@ def _compare_here(arguments: argparse.Namespace, params: dict[str, Any]) -> dict
     keeper = LocalKeeper(arguments.session_dir)
     progress = ProgressLine()
     try:
-        with interrupts() as interrupted:
+        with alone(arguments.session_dir), interrupts() as interrupted:
             compare_now(a, b, Comparison(**params), keeper, _control(interrupted, progress))
     finally:
         progress.clear()

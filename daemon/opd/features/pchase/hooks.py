@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from opd.errors import OperationFailedError, UsageError
 from opd.features.declared import Feature, Metric, Need, Probe
 from opd.features.hookspecs import hookimpl
-from opd.features.pchase.building import VECTORS, places_of
+from opd.features.pchase.building import VECTORS
 from opd.features.pchase.examples import EXAMPLES
+from opd.features.pchase.matrices import nodes_bound
 from opd.features.pchase.measure import measure
 from opd.features.pchase.options import ChaseOptions
 from opd.features.pchase.original import as_csv, header, rows_alone
-from opd.features.pft.machine import check_huge, check_thp
+from opd.features.pft.machine import NUMA_REFUSED, REFUSED, check_huge, check_thp
 from opd.probes.room import cpus_of
-from opd_native.pchase import ARRAYS, Load, has_load
+from opd_native.pchase import ARRAYS, Chase, ChaseError, Load, has_load
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 METRICS = (
     Metric(name="latency_ns", unit="ns", summary="of a step: one load of each chain in flight"),
@@ -90,13 +96,26 @@ def needs(options: ChaseOptions) -> Need:
     elif options.mmu_page == "thp":
         check_thp()
     try:
-        places_of(options, cpus)
+        _rehearse(options, nodes_bound(options, cpus))
     except ValueError as error:
         raise UsageError(str(error)) from error
     if options.mode == "cores" and len(cpus) < 2:
         raise OperationFailedError("mode=cores needs two CPUs, and one is allowed")
     # The order of lines and pages, while a chain is built.
     return Need(memory_bytes=memory + options.chain // options.line * 4, threads=threads)
+
+
+def _rehearse(options: ChaseOptions, nodes: Sequence[int]) -> None:
+    """One page on each node. OperationFailedError: the kernel does not place memory."""
+    for node in nodes:
+        try:
+            Chase(chain=4096, iterations=1, chain_nodes=[node]).close()
+        except ChaseError as error:
+            asked = "mode=numa" if options.mode == "numa" else f"numa={options.numa}"
+            raise OperationFailedError(
+                f"{asked}: memory cannot be placed here: {error}",
+                hint=NUMA_REFUSED if error.errno in REFUSED else None,
+            ) from error
 
 
 PCHASE = Probe(

@@ -6,7 +6,7 @@ import itertools
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from opd.features.pchase.building import PAGES, SPEED, page_of, remark
+from opd.features.pchase.building import PAGES, SPEED, page_of, places_of, remark
 from opd.features.pchase.placement import node_cpus
 from opd.features.pft.nodes import memory_nodes
 from opd_native.pchase import Chase, Load, pass_line
@@ -63,12 +63,28 @@ def nodes_of(
     return Nodes(from_cpus or {0: cpus[0]}, sorted(memory) or [0])
 
 
+def is_bound(nodes: Nodes) -> bool:
+    """Whether memory has to be bound to have it on one of them."""
+    return len(nodes.to) > 1 or len(nodes.from_cpus) > 1
+
+
+def nodes_bound(options: ChaseOptions, cpus: Sequence[int]) -> list[int]:
+    """The nodes that memory is bound to by system calls. Raises ValueError as ``place`` does."""
+    placed = places_of(options, cpus)
+    if options.mode == "chase":
+        return sorted(set(placed.nodes))
+    if options.mode != "numa":
+        return []
+    nodes = nodes_of(cpus, node_cpus(), memory_nodes())
+    return nodes.to if is_bound(nodes) else []
+
+
 def measure_numa(options: ChaseOptions, run: Measuring) -> None:
     """Latency, and bandwidth of reads by all the node's CPUs, from each node to each."""
     home = node_cpus()
     nodes = nodes_of(run.cpus, home, memory_nodes())
     cells = list(itertools.product(nodes.from_cpus, nodes.to))
-    bind = len(nodes.to) > 1 or len(nodes.from_cpus) > 1
+    bind = is_bound(nodes)
     latency: dict[tuple[int, int], list[float]] = {}
     bandwidth: dict[tuple[int, int], list[float]] = {}
     for done, (here, there) in enumerate(cells):

@@ -41,6 +41,8 @@ def measure(options: ChaseOptions, run: Measuring) -> None:
         "cores": measure_cores,
         "numa": measure_numa,
     }
+    if options.unused:
+        run.note(f"mode={options.mode} has no use for: {' '.join(options.unused)}")
     try:
         modes[options.mode](options, run)
     except ChaseError as error:

@@ -4,15 +4,32 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+import msgspec
+
 from opd.features.declared import SIZE, ProbeOptions, about
 from opd.features.pchase.placement import parse_placement
 from opd_native.pchase import AHEAD_MOST, CHAINS_MOST, LAPS_MOST, THREADS_MOST, WORK_MOST
 
 _SIZE_MOST = 1 << 44
+# What each mode but chase looks at, beside options of all probes.
+_STREAMS = frozenset(("threads", "load", "load_memory", "load_delay", "vector", "pin"))
+_WALK = frozenset(("chain", "line", "mmu_page", "seconds", "seed"))
+USED = {
+    "curve": _WALK | {"page", "laps"},
+    "tlb": _WALK | {"experiments", "laps"},
+    "parallel": _WALK | {"page", "laps", "experiments"},
+    "bandwidth": _STREAMS | {"mmu_page", "seconds", "experiments"},
+    "cores": frozenset[str](),
+    "numa": _WALK | {"page", "threads", "load_memory", "experiments"},
+}
+# What means something only where threads stream beside the chase.
+_BESIDE = frozenset(("load", "load_memory", "load_delay", "vector"))
 
 
 class ChaseOptions(ProbeOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One measurement. Sizes take k, m, g; ``line`` is a multiple of 8."""
+
+    exclusive = (("seconds", "iterations"),)
 
     mode: Annotated[
         Literal["chase", "curve", "tlb", "parallel", "bandwidth", "cores", "numa"],
@@ -164,6 +181,17 @@ class ChaseOptions(ProbeOptions, frozen=True, kw_only=True, forbid_unknown_field
             if is_wrong:
                 raise ValueError(why)
         parse_placement(self.numa)
+
+    @property
+    def unused(self) -> list[str]:
+        """Options that were changed, and that the mode does not look at."""
+        known = {field.name: field.default for field in msgspec.structs.fields(ChaseOptions)}
+        common = {field.name for field in msgspec.structs.fields(ProbeOptions)} | {"mode"}
+        if self.mode == "chase":
+            used = set(known) - (set() if self.loaders else _BESIDE)
+        else:
+            used = common | USED[self.mode]
+        return [name for name in known if name not in used and getattr(self, name) != known[name]]
 
     @property
     def model_page(self) -> int:

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import os
 import resource
+from errno import ENOSYS, EPERM
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from opd.errors import OperationFailedError, UsageError
 from opd.features.declared import Need
 from opd.features.pft.kinds import KINDS, LOCKED, RESOLVED
 from opd.features.pft.measure import fault_test, line_bytes
 from opd.features.pft.nodes import check_cpu_node, check_nodes
+from opd.features.pft.options import PftOptions
 from opd.probes.room import cpus_of
 from opd_native.errors import NativeError
 from opd_native.pft import Backing, Pages, Prepare
-
-if TYPE_CHECKING:
-    from opd.features.pft.options import PftOptions
 
 _SYS = Path("/sys")
 _PROC = Path("/proc")
 _HUGE = {Pages.HUGETLB_2M: 2048, Pages.HUGETLB_1G: 1 << 20}
 _THP = "kernel/mm/transparent_hugepage"
 _TMPFS = ("tmpfs", "ramfs")
+# What a filter of system calls answers, and what a kernel without the call does.
+REFUSED = (EPERM, ENOSYS)
+NUMA_REFUSED = "a container's seccomp filter may forbid mbind(2), or the kernel has no NUMA"
 
 
 def check_huge(kib: int, memory: int, sys: Path = _SYS) -> None:
@@ -187,6 +188,7 @@ def needs(options: PftOptions) -> Need:
         _check_file_size(options, memory)
     if kind.backing is Backing.FILE:
         _check_directory(options, memory)
+    _rehearse_policy(options)
     if options.fifo == 0 and kind.pages not in _HUGE:
         _rehearse(options, page)
     locks = options.mlock or options.shm_lock or options.kind in LOCKED
@@ -197,6 +199,25 @@ def needs(options: PftOptions) -> Need:
     )
 
 
+def _is_refused(error: NativeError) -> bool:
+    # Mapping fails with EIO, whatever its words say.
+    return any(error.errno == one or str(error).endswith(os.strerror(one)) for one in REFUSED)
+
+
+def _rehearse_policy(options: PftOptions) -> None:
+    """The policy on one page, if any. OperationFailedError: the kernel does not take it."""
+    if options.policy == "none":
+        return
+    plain = PftOptions(policy=options.policy, node=options.node, nodes=options.nodes)
+    try:
+        fault_test(plain, (), pages_each=1).repeat()
+    except NativeError as error:
+        raise OperationFailedError(
+            f"policy={options.policy} cannot be had here: {error}",
+            hint=f"{NUMA_REFUSED}; policy=none makes no such call" if _is_refused(error) else None,
+        ) from error
+
+
 def _rehearse(options: PftOptions, page: int) -> None:
     """One page, or one huge page, so that what the kernel refuses is said beforehand."""
     large = options.kind in ("thp", "shmem_thp", "mthp", "collapse")
@@ -205,5 +226,5 @@ def _rehearse(options: PftOptions, page: int) -> None:
     except NativeError as error:
         raise OperationFailedError(
             f"kind={options.kind} cannot be measured here: {error}",
-            hint="a container's seccomp filter may forbid it" if error.errno in (1, 38) else None,
+            hint="a container's seccomp filter may forbid it" if _is_refused(error) else None,
         ) from error

@@ -22,6 +22,13 @@ PolicyName = Literal[
 class PftOptions(ProbeOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One measurement: its memory is divided among its workers."""
 
+    exclusive = (
+        ("memory", "memory_each"),
+        ("threads", "processes"),
+        ("cachelines", "clear"),
+        ("nodes", "node"),
+    )
+
     kind: Annotated[KindName, about("Which page faults.")] = "anon"
     folio: Annotated[
         int,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from measured import Measured, measured
+from opd.errors import UsageError
 from opd.features.pchase.building import Speed
 from opd.features.pchase.hooks import PCHASE
 from opd.features.pchase.matrices import nodes_of
-from opd.features.pchase.options import ChaseOptions
+from opd.features.pchase.options import USED, ChaseOptions
+from opd.probes.plan import read_all
 
 
 def run(options: ChaseOptions) -> Measured:
@@ -102,3 +105,32 @@ def test_cores_that_were_busy_a_moment_ago_are_at_speed():
     assert not speed.is_up([0, 1])
     assert speed.is_up([0, 1])
     assert not speed.is_up([1, 2])
+
+
+def test_what_a_mode_does_not_look_at_is_said():
+    """Options of another mode do not vanish silently; the mode's own are no news."""
+    quick = {"seconds": 0.002, "experiments": 1, "chain": 65536}
+    options = ChaseOptions(**quick, mode="parallel", chains=4, access="reverse", laps=2)
+    assert options.unused == ["chains", "access"]
+    _values, _details, notes = run(options)
+    assert "mode=parallel has no use for: chains access" in notes
+    assert ChaseOptions(**quick, load="write").unused == ["load"]
+    assert ChaseOptions(**quick, loaders=1, load="write", pin=False, nice=3).unused == []
+    assert ChaseOptions(mode="bandwidth", load="write", threads=2, cpus=("0",)).unused == []
+    assert ChaseOptions(mode="cores", numa="add:1").unused == ["numa"]
+    names = {field.name for field in msgspec.structs.fields(ChaseOptions)}
+    assert all(used <= names for used in USED.values())
+
+
+def test_passes_or_seconds():
+    """Seconds mean nothing where passes are counted."""
+    with pytest.raises(UsageError, match="seconds and iterations: give one of them"):
+        read_all(PCHASE, "seconds=0.5,iterations=3")
+    (options,) = read_all(PCHASE, "seconds=0.2,iterations=0")
+    assert options.seconds == 0.2
+
+
+def test_suites_use_what_they_set():
+    """No suite of ours sets an option that its mode does not look at."""
+    for name in PCHASE.suites:
+        assert [one.unused for one in read_all(PCHASE, f"suite={name}") if one.unused] == []
