@@ -106,7 +106,16 @@ def needs(options: ChaseOptions) -> Need:
 
 
 def _rehearse(options: ChaseOptions, nodes: Sequence[int]) -> None:
-    """One page on each node. OperationFailedError: the kernel does not place memory."""
+    """One page on each node. OperationFailedError: the kernel does not place memory.
+
+    ValueError: a chain of hugetlb pages that share one with the next cannot be placed.
+    """
+    kib = _HUGE_KIB.get(options.mmu_page, 0)
+    if nodes and kib and options.chain % (kib << 10):
+        raise ValueError(
+            f"chain={options.chain} on a node of its own is no multiple of"
+            f" mmu_page={options.mmu_page}, {kib << 10} bytes"
+        )
     for node in nodes:
         try:
             Chase(chain=4096, iterations=1, chain_nodes=[node]).close()

@@ -7,6 +7,7 @@ import pytest
 
 from measured import Measured, measured
 from opd.errors import UsageError
+from opd.features.pchase import hooks
 from opd.features.pchase.building import Speed
 from opd.features.pchase.hooks import PCHASE
 from opd.features.pchase.matrices import nodes_of
@@ -134,3 +135,11 @@ def test_suites_use_what_they_set():
     """No suite of ours sets an option that its mode does not look at."""
     for name in PCHASE.suites:
         assert [one.unused for one in read_all(PCHASE, f"suite={name}") if one.unused] == []
+
+
+def test_chains_on_nodes_do_not_share_a_huge_page():
+    """The kernel places whole hugetlb pages; this is known before anything is mapped."""
+    options = ChaseOptions(chain=64 << 10, mmu_page="2m", numa="add:0")
+    with pytest.raises(ValueError, match="chain=65536 on a node of its own is no multiple of mmu"):
+        hooks._rehearse(options, [0])
+    hooks._rehearse(options, [])
