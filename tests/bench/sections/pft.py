@@ -10,9 +10,10 @@ import os
 import random
 import subprocess
 from pathlib import Path
-from statistics import mean, median, stdev
+from statistics import median
 from typing import TYPE_CHECKING
 
+from bench.harness import pairs as turns
 from bench.harness.opd import Opd
 from bench.harness.section import Section
 from opd.probes import results, running
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 _VARIABLE = "OPD_PFT"
 SEED = 20261130
-_RESAMPLES = 2000
 # Name, the options of the C program, those of the probe.
 CONFIGURATIONS = (
     ("1 thread, 256 MiB", "-a -t 1 -m 256m", "memory=256m"),
@@ -37,7 +37,7 @@ CONFIGURATIONS = (
     ("bzero, 512 MiB", "-a -z -t 1 -m 512m", "memory=512m,clear=true"),
     ("mlock, 512 MiB", "-a -l -t 1 -m 512m", "memory=512m,mlock=true"),
 )
-_HEADER = ("ratio", "95 %", "CV of the first", "of the second", "wall ratio")
+_HEADER = (*turns.HEADER, "wall ratio")
 Rates = tuple[float, float]  # faults a CPU second, a wall second
 
 
@@ -116,19 +116,12 @@ def _judge(
 ) -> list[str]:
     """The cells of a row: medians of both, the second by the first, its interval, spreads."""
     theirs, ours = ([rates[0] for rates in one] for one in told.values())
-    ratio = median(ours) / median(theirs)
-    ratios = []
-    for _ in range(_RESAMPLES):
-        chosen = [draw.randrange(len(ours)) for _ in ours]
-        ratios.append(median([ours[i] for i in chosen]) / median([theirs[i] for i in chosen]))
-    ratios.sort()
-    low, high = (ratios[int(share * (len(ratios) - 1))] for share in (0.025, 0.975))
+    ratio, low, high = turns.ratio_of(theirs, ours, draw)
     walls = [median([rates[1] for rates in one]) for one in told.values()]
     key = name.replace(" ", "_").replace(",", "")
     context.figure(f"pft.{key}.ratio", ratio, "", note=f"95 %: {low:.3f} to {high:.3f}")
-    spread = [f"{100 * stdev(values) / mean(values):.1f} %" for values in (theirs, ours)]
-    cells = [f"{median(theirs):.0f}", f"{median(ours):.0f}", f"{ratio:.3f}"]
-    return [*cells, f"{low:.3f}..{high:.3f}", *spread, f"{walls[1] / walls[0]:.3f}"]
+    cells = turns.cells(theirs, ours, (ratio, low, high))
+    return [f"{median(theirs):.0f}", f"{median(ours):.0f}", *cells, f"{walls[1] / walls[0]:.3f}"]
 
 
 SECTION = Section("pft", "the page-fault probe beside the C program", run, by_default=False)
