@@ -54,8 +54,9 @@ def divide(since_ns: int, until_ns: int, span_s: int, zone: dt.tzinfo | None = N
     starts = [_start_of(at, span_s, zone)]
     while (start := starts[-1]) < until:
         horizon = min(until, start + _DAY_S)
-        if span_s < _DAY_S and _offset(start, zone) == _offset(horizon, zone):
-            # No change of the clock ahead: all are alike.
+        offset = _offset(start, zone)
+        if span_s < _DAY_S and offset == _offset(horizon, zone) and (start + offset) % span_s == 0:
+            # No change of the clock ahead, and none that began this one: all are alike.
             starts += range(start + span_s, horizon + 1, span_s)
         if starts[-1] == start:
             starts.append(_end_of(start, span_s, zone))

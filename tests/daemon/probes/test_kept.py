@@ -50,7 +50,7 @@ def test_a_run_is_kept_with_its_samples_and_machine(tmp_path, keeper):
 
 def test_a_sweep_keeps_a_run_each_and_goes_on_after_a_void_one(tmp_path, keeper):
     """One that takes too long does not end the others."""
-    planned = plan("calibrate", "rest=30+0,repeats=1,time_limit=2")
+    planned = plan("calibrate", "rest=60+0,repeats=1,time_limit=5")
     numbers = measure_all(planned, "asked", keeper, control())
     first, second = kept_runs(tmp_path)
     assert numbers == [first.id, second.id]

@@ -86,6 +86,14 @@ def test_too_many_are_refused():
     assert len(divide(0, (BUCKETS_LIMIT - 1) * NS, 1, ZoneInfo("UTC"))) == BUCKETS_LIMIT - 1
 
 
+def test_a_bucket_that_a_change_of_half_an_hour_began_is_short():
+    """Lord Howe goes from 02:00 back to 01:30: the bucket from there ends at 02:00."""
+    zone = ZoneInfo("Australia/Lord_Howe")
+    changed = int(dt.datetime(2029, 3, 31, 15, tzinfo=dt.UTC).timestamp())
+    starts = divide(changed * NS, (changed + 3600) * NS, 3600, zone)
+    assert [start // NS - changed for start in starts] == [0, 1800]
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     zone=st.sampled_from(ZONES),

@@ -127,6 +127,7 @@ def test_saved_sessions_and_imports_stay(tmp_path):
     writer.close()
 
 
+@pytest.mark.timeout(400)
 def test_bytes_are_kept_and_the_file_shrinks(tmp_path, monkeypatch):
     """All files count, segments too; the newest windows are what is left."""
     monkeypatch.setattr(epochs, "EPOCH_SECONDS", 0.5)
