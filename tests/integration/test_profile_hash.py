@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -104,6 +105,45 @@ def test_sighup_begins_anew_with_other_options(start_daemon, kernel_bound, tmp_p
     assert "128 slots a table, policy evict" in daemon.opctl("stats", "profile-hash").stdout
     counted(daemon, 50)
     assert kernel_bound.poll() is None
+    assert daemon.stop() == 0
+
+
+def test_an_event_that_a_reload_dropped_is_of_an_earlier_run(start_daemon, tmp_path):
+    """It is still listed, for its samples are still there; the feature is gone."""
+    settings = tmp_path / "opd.toml"
+    settings.write_text("[feature.profile_hash]\nrate = 499\n")
+    daemon = start_daemon("-e", "cpu-clock:99hz", "--config", str(settings))
+    listed = {one["name"]: one["latest"] for one in daemon.ask("events")["events"]}
+    assert listed == {"cpu-clock": True, "profile_hash": True}
+    daemon.ask("dump")
+    settings.write_text("")
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_for_log(daemon, "config.reloaded")
+    listed = {one["name"]: one["latest"] for one in daemon.ask("events")["events"]}
+    assert listed == {"cpu-clock": True, "profile_hash": False}
+    lines = daemon.opctl("events").stdout.splitlines()
+    [line] = [line for line in lines if line.startswith("profile_hash")]
+    assert line.split()[-1] == "earlier"
+    assert daemon.ask("report", "--event", "profile_hash")["rows"] is not None
+    assert daemon.opctl("readprofile", check=False).returncode == 2
+    assert daemon.stop() == 0
+
+
+def test_a_file_that_is_deleted_is_counted_on(start_daemon, busy, tmp_path):
+    """It is known by what it was; its names are there too."""
+    program = tmp_path / "busy"
+    shutil.copy(busy, program)
+    daemon = start_daemon(
+        "-e", "cpu-clock:997hz", "--strict", "-x", f"profile-hash:binary={program}"
+    )
+    with subprocess.Popen([program, "plain", "60"], stdout=subprocess.DEVNULL) as load:
+        counted(daemon, 20)
+        program.unlink()
+        counted(daemon, document(daemon)["hits"] + 20)
+        load.kill()
+    answer = daemon.ask("readprofile")
+    assert answer["image"] == str(program)
+    assert sum(row["ticks"] for row in answer["rows"]) > answer["ticks"] / 2
     assert daemon.stop() == 0
 
 
