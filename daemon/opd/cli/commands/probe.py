@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from opd.cli import asking, output, ownplace
+from opd.cli import asking, output, ownplace, proberesults
 from opd.cli.commands.record import interrupts
 from opd.cli.progress import ProgressLine
 from opd.errors import OperationFailedError, UsageError
@@ -31,9 +31,6 @@ _TAKES = {"run": (1, 2), "list": (0, 1), "show": (1, 64), "cancel": (0, 1), "com
 _POLL_SECONDS = 0.3
 _VOID = 1
 _CHANGED = ("id", "probe", "metric", "before", "after", "change_percent", "p", "time")
-# As they are unless asked for otherwise: no news in a table.
-_USUAL = {"cpus": [], "nice": 0, "fifo": 0, "memory_cap": 0, "time_limit": 600.0}
-_CONTRACT_FORMS = ("table", "json", "csv")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,8 +73,10 @@ def run(arguments: argparse.Namespace) -> int:
     for name in ("top", "rounds", "processes"):
         if (value := getattr(arguments, name)) is not None and value < 1:
             raise UsageError(f"--{name}: expected 1 or more, got {value}")
-    if arguments.action in ("list", "cancel") and arguments.format not in _CONTRACT_FORMS:
-        raise UsageError(f"--format {arguments.format!r}: there are: {' '.join(_CONTRACT_FORMS)}")
+    if arguments.action in ("list", "cancel") and arguments.format not in proberesults.FORMS:
+        raise UsageError(
+            f"--format {arguments.format!r}: there are: {' '.join(proberesults.FORMS)}"
+        )
     return int(_DO[arguments.action](arguments))
 
 
@@ -108,12 +107,12 @@ def _run(arguments: argparse.Namespace) -> int:
         view = _there(arguments, "probe_run", params)
         if "schedule" in view:
             text = f"schedule {view['schedule']}: {view['text']}, first in {view['due_seconds']} s"
-            output.print_result(view, _form(arguments), output.clean(text))
+            output.print_result(view, proberesults.form_of(arguments), output.clean(text))
             return 0
         results = view["results"]
     from opd.probes.results import status_of
 
-    _print_results(results, arguments)
+    proberesults.print_results(results, arguments)
     if directory:
         with asking.open_source(arguments) as source:
             probefiles.write(results, directory, source)
@@ -139,7 +138,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     else:
         params |= {side: ownplace.measure_with_own_cpus(params[side]) for side in "ab"}
         result = _there(arguments, "probe_compare", params)["results"][-1]
-    _print_results([result], arguments)
+    proberesults.print_results([result], arguments)
     return _VOID if result["verdict"] is None else status_of([result])
 
 
@@ -165,8 +164,8 @@ def _list(arguments: argparse.Namespace) -> int:
         rows = [{**one, "time": output.moment_text(one["started_ns"])} for one in answer["changes"]]
     else:
         names = ("id", "time", "probe", "parameters", "metric", "median", "cv", "n", "state")
-        shown = _differing(answer["runs"]) if arguments.format == "table" else None
-        rows = [row for one in answer["runs"] for row in _rows(one, shown)]
+        shown = proberesults.differing(answer["runs"]) if arguments.format == "table" else None
+        rows = [row for one in answer["runs"] for row in proberesults.rows_of(one, shown)]
     if arguments.format == "csv":
         output.print_csv(names, rows)
         return 0
@@ -202,7 +201,7 @@ def _show(arguments: argparse.Namespace) -> int:
         ]
         output.print_csv(("metric", "worker", "repeat", "value"), rows)
         return 1 if answer["void"] else 0
-    _print_results([answer], arguments)
+    proberesults.print_results([answer], arguments)
     if arguments.format == "table":
         for one in answer["distributions"]:
             shown = {name: one[name] for name in _DISTRIBUTION if name in one}
@@ -251,7 +250,7 @@ def _plot(arguments: argparse.Namespace) -> int:
             raise OperationFailedError(f"{target}: {error.strerror}") from error
     result = {"file": str(target), "pictures": len(pictures)}
     words = output.clean(f"{target}: {len(pictures)} pictures{of}")
-    output.print_result(result, _form(arguments), words)
+    output.print_result(result, proberesults.form_of(arguments), words)
     return 0
 
 
@@ -291,10 +290,6 @@ def _cancel(arguments: argparse.Namespace) -> int:
 
 
 _DO = {"run": _run, "list": _list, "show": _show, "cancel": _cancel, "compare": _compare}
-
-
-def _form(arguments: argparse.Namespace) -> str:
-    return arguments.format if arguments.format in _CONTRACT_FORMS else "table"
 
 
 def _number(word: str) -> int:
@@ -387,116 +382,3 @@ def _kept(arguments: argparse.Namespace, runs: list[int]) -> list[dict[str, Any]
 def _result(answer: dict[str, Any]) -> dict[str, Any]:
     answer.pop("distributions", None)
     return answer
-
-
-def _print_results(results: list[dict[str, Any]], arguments: argparse.Namespace) -> None:
-    form = arguments.format
-    if form == "json":
-        if len(results) == 1:
-            output.print_json(results[0])
-        else:
-            name = results[0]["probe"] if results else ""
-            told: dict[str, Any] = {"probe": name, "results": results}
-            if any(one["verdict"] for one in results):
-                from opd.probes.results import whole_verdict
-
-                told["verdict"] = whole_verdict(results)
-            output.print_json(told)
-        return
-    if form not in _CONTRACT_FORMS:
-        output.write(_as_text(results, form), end="")
-        return
-    names = ("id", "probe", "parameters", "metric", "unit", "median", "low", "high", "cv", "n")
-    varied = _differing(results) if form == "table" else None
-    rows = [row for one in results for row in _rows(one, varied)]
-    if form == "csv":
-        output.print_csv((*names, "void"), rows)
-        return
-    shown = [name for name in names if name != "parameters" or len(results) > 1]
-    rows = [_fine(row) for row in rows]
-    output.print_table(shown, rows, right=("id", "median", "low", "high", "cv", "n"))
-    for one in results:
-        for words in (*one["notes"], _state_text(one)):
-            if words:
-                output.write(output.clean(f"{one['id']}: {words}"))
-        if one["verdict"]:
-            whose = f"{one['id']}: " if len(results) > 1 else ""
-            output.write(output.clean(whose + _verdict_text(one["verdict"])))
-
-
-def _state_text(one: Mapping[str, Any]) -> str:
-    """What a run has come to, other than to its end."""
-    if one["void"]:
-        return f"void: {one['void']}"
-    return "it runs still" if one["ended_ns"] is None else ""
-
-
-def _as_text(results: list[dict[str, Any]], form: str) -> str:
-    """A form that the probe itself offers. UsageError names those there are."""
-    from opd.features.registry import Registry
-    from opd.probes.plan import find_probe
-
-    probe = find_probe(Registry(), results[0]["probe"]) if results else None
-    if probe is None or form not in probe.texts:
-        forms = " ".join((*_CONTRACT_FORMS, *(probe.texts if probe else ())))
-        raise UsageError(f"--format {form!r}: there are: {forms}")
-    for one in results:
-        if one["ended_ns"] is None and not one["void"]:
-            raise UsageError(f"run {one['id']} is not over yet")
-    return probe.texts[form](results)
-
-
-def _verdict_text(verdict: Mapping[str, Any]) -> str:
-    low, high = verdict["low"], verdict["high"]
-    interval = f" ({low:+.2f} to {high:+.2f} %)" if None not in (low, high) else ""
-    metric = f" {verdict['metric']}" if verdict.get("metric") else ""
-    advisory = "advisory: " if verdict["advisory"] else ""
-    return (
-        f"{advisory}{verdict['result']}: {verdict['change_percent']:+.2f} %{interval}"
-        f"{metric}: {verdict['reason']}"
-    )
-
-
-def _differing(results: list[dict[str, Any]]) -> set[tuple[str, str]]:
-    """Of each probe the options in which its runs differ: the others are no news in a table."""
-    values: dict[tuple[str, str], set[str]] = {}
-    for one in results:
-        for name, value in one["parameters"].items():
-            values.setdefault((one["probe"], name), set()).add(_value(value))
-    return {key for key, known in values.items() if len(known) > 1}
-
-
-def _rows(
-    one: Mapping[str, Any], shown: set[tuple[str, str]] | None = None
-) -> list[dict[str, Any]]:
-    """A row for each metric; one for a run without any. ``shown``: only these options."""
-    parameters = ",".join(
-        f"{name}={_value(value)}"
-        for name, value in one["parameters"].items()
-        if (_USUAL.get(name, ...) != value if shown is None else (one["probe"], name) in shown)
-    )
-    state = one["void"] or ("running" if one["ended_ns"] is None else "")
-    whole = {
-        "id": one["id"],
-        "probe": one["probe"],
-        "parameters": parameters,
-        "time": output.moment_text(one["started_ns"]),
-        "state": state,
-        "void": one["void"] or "",
-    }
-    return [
-        {**whole, "metric": metric["name"], **{k: v for k, v in metric.items() if k != "name"}}
-        for metric in one["metrics"] or [{"name": "-"}]
-    ]
-
-
-def _fine(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with ratios as text: they differ in what a table's two decimals do not show."""
-    if row.get("unit") != "1":
-        return row
-    names = [name for name in ("median", "low", "high") if isinstance(row[name], float)]
-    return row | {name: f"{row[name]:.4f}" for name in names}
-
-
-def _value(value: Any) -> str:
-    return "+".join(map(str, value)) if isinstance(value, list) else str(value)
