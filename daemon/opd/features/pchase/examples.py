@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
+from opd.features.pchase.options import Stream
+
 _BRIEF = "chain=1m,seconds=0.05,experiments=3"
 _CHASES = (
     "line=128",
@@ -38,22 +42,10 @@ _CHASES = (
     "memory_cap=1g",
     "time_limit=60",
 )
-_STREAMS = (
-    "read",
-    "write",
-    "copy",
-    "triad",
-    "nt_write",
-    "nt_copy",
-    "zero",
-    "quad",
-    "movsb",
-    "stosb",
-)
 EXAMPLES = (
     _BRIEF,
     *(f"{_BRIEF},{one}" for one in _CHASES),
-    *(f"mode=bandwidth,load={one},seconds=0.05,experiments=3" for one in _STREAMS),
+    *(f"mode=bandwidth,load={one},seconds=0.05,experiments=3" for one in get_args(Stream)),
     *(f"mode=bandwidth,vector={one},seconds=0.05,experiments=3" for one in (16, 32, 64)),
     "mode=curve,chain=8m",
     "mode=tlb,chain=16m,seconds=0.05,experiments=3",

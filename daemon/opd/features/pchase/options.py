@@ -25,6 +25,20 @@ USED = {
 # What means something only where threads stream beside the chase.
 _BESIDE = frozenset(("load", "load_memory", "load_delay", "vector"))
 
+# What a thread that streams does.
+Stream = Literal[
+    "read",
+    "write",
+    "copy",
+    "triad",
+    "nt_write",
+    "nt_copy",
+    "zero",
+    "quad",
+    "movsb",
+    "stosb",
+]
+
 
 class ChaseOptions(ProbeOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One measurement. Sizes take k, m, g; ``line`` is a multiple of 8."""
@@ -110,18 +124,7 @@ class ChaseOptions(ProbeOptions, frozen=True, kw_only=True, forbid_unknown_field
         int, about("Threads that stream beside the chase (loaded latency).", ge=0, le=THREADS_MOST)
     ] = 0
     load: Annotated[
-        Literal[
-            "read",
-            "write",
-            "copy",
-            "triad",
-            "nt_write",
-            "nt_copy",
-            "zero",
-            "quad",
-            "movsb",
-            "stosb",
-        ],
+        Stream,
         about(
             "What streaming threads do. triad: a = b + 3c; nt_…: past the cache; zero: writes"
             " zeros; quad: a = b + c + d; movsb, stosb: by rep movsb, rep stosb."
